@@ -1,0 +1,113 @@
+"""Every error that Monarq raises on purpose.
+
+Each carries a `code`, a stable word that programs may test for, and a message
+that says what is wrong and, where there is one, the way out. Store calls that
+take many requests return these errors in place of the answer they belong to,
+so that one caller's mistake never spoils another caller's request.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MonarqError(Exception):
+    """The root: everything below can be caught by this name."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidRequestError(MonarqError):
+    """The request is malformed or out of range; nothing was touched."""
+
+    code = "invalid_request"
+
+
+class NotFoundError(MonarqError):
+    """The queue, partition, message, item, group or dead letter does not exist."""
+
+    code = "not_found"
+
+
+class ConflictError(MonarqError):
+    """The request contradicts what is stored, such as a queue of another kind."""
+
+    code = "conflict"
+
+
+class QueueFullError(MonarqError):
+    """The push would take the queue past its `maxSize`."""
+
+    code = "queue_full"
+
+
+class LeaseError(MonarqError):
+    """The lease does not entitle its bearer to this; nothing was changed."""
+
+    code = "lease_invalid"
+
+
+class LeaseExpiredError(LeaseError):
+    """The lease ran past its deadline, or none is held on the message."""
+
+    code = "lease_expired"
+
+
+class LeaseTakenOverError(LeaseError):
+    """The lease ended and the partition or item has been leased again since."""
+
+    code = "lease_taken_over"
+
+
+class LeaseForeignError(LeaseError):
+    """The lease is live, but for another partition, group or item."""
+
+    code = "lease_foreign"
+
+
+class LeaseUnknownError(LeaseError):
+    """No lease with this id is known: it was never given, or ended long ago."""
+
+    code = "lease_unknown"
+
+
+class NotInLeaseError(LeaseError):
+    """The message exists, but was not delivered under this lease."""
+
+    code = "not_in_lease"
+
+
+class AlreadyAckedError(LeaseError):
+    """The message was answered before, or its lease ended with all answered."""
+
+    code = "already_acked"
+
+
+class TransactionFailedError(MonarqError):
+    """One operation of a transaction failed, so none was carried out."""
+
+    code = "transaction_failed"
+
+    def __init__(self, operation: int | None, cause: MonarqError) -> None:
+        where = "a required lease" if operation is None else f"operation {operation}"
+        super().__init__(f"{where} failed, nothing was carried out: {cause}")
+        self.operation = operation
+        self.cause = cause
+
+
+class EncryptionKeyError(MonarqError):
+    """A payload needs a key that this store was not given, or the key is wrong."""
+
+    code = "encryption_key"
+
+
+class StoreUnavailableError(MonarqError):
+    """The store cannot be reached or did not answer in time."""
+
+    code = "store_unavailable"
+
+
+class SchemaVersionError(MonarqError):
+    """The store was made by a newer Monarq than this one."""
+
+    code = "schema_version"

@@ -1,0 +1,43 @@
+"""How things are named to the outside: messages, items and leases.
+
+A message or item is its partition and its seq, so its id is `<partition>-<seq>`
+and takes no room in the store. A message pushed without a transaction id is
+given this id as its transaction id: unique by construction, so nothing needs to
+be checked or indexed. A lease id is a number, unique in the store for ever, and
+a random token that keeps it from being guessed.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from monarq.errors import LeaseUnknownError
+
+_MESSAGE_ID = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})", re.ASCII)
+_LEASE_ID = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{16})", re.ASCII)
+
+
+def message_id(partition_id: int, seq: int) -> str:
+    return f"{partition_id}-{seq}"
+
+
+def parse_message_id(text: str) -> tuple[int, int] | None:
+    """The partition and seq, or None if this is not an id that Monarq made."""
+    match = _MESSAGE_ID.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def new_lease_token() -> str:
+    return secrets.token_hex(8)
+
+
+def lease_id(number: int, token: str) -> str:
+    return f"{number}-{token}"
+
+
+def parse_lease_id(text: str) -> tuple[int, str]:
+    match = _LEASE_ID.fullmatch(text)
+    if match is None:
+        raise LeaseUnknownError(f"{text[:64]!r} is not a lease id")
+    return int(match[1]), match[2]

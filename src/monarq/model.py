@@ -1,0 +1,524 @@
+"""The nouns: queues, messages, items, leases, and the requests and answers about them.
+
+Plain typed structs that every layer may import; nothing here does anything. Times are
+microseconds since the epoch, UTC (see `clock`). JSON names are camelCase.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta, Struct
+
+from monarq.ids import message_id
+
+DEFAULT_PARTITION = "Default"
+DEFAULT_GROUP = "__QUEUE_MODE__"
+MAX_NAME_LENGTH = 255
+MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+MAX_BATCH = 10_000
+MAX_PRIORITY = 1_000
+
+T = TypeVar("T")
+
+Seconds = Annotated[float, Meta(ge=0, le=10 * 365 * 86_400)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class QueueKind(StrEnum):
+    ORDERED = "ordered"
+    WORK = "work"
+
+
+class PushStatus(StrEnum):
+    QUEUED = "queued"
+    DUPLICATE = "duplicate"
+    BUFFERED = "buffered"
+
+
+class AckStatus(StrEnum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRY = "retry"
+    RELEASE = "release"
+    DEAD = "dead"
+
+
+class ItemState(StrEnum):
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    LEASED = "leased"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class AttemptOutcome(StrEnum):
+    """How one lease of an item ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRY = "retry"
+    DEAD = "dead"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+# --- queues ------------------------------------------------------------------------
+
+
+class QueueOptions(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """All options of a queue with their defaults; a duration of 0 switches the thing off."""
+
+    lease_time: Annotated[float, Meta(gt=0, le=7 * 86_400)] = 300.0
+    retention_enabled: bool = True
+    retention_seconds: Seconds = 30 * 86_400.0
+    completed_retention_seconds: Seconds = 86_400.0
+    max_size: Count = 0
+    encryption_enabled: bool = False
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
+    dead_queue: Annotated[str, Meta(max_length=MAX_NAME_LENGTH)] = ""
+
+    # Ordered queues.
+    retry_limit: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
+    retry_delay: Annotated[int, Meta(ge=0, le=7 * 86_400_000)] = 1_000
+    """Milliseconds, as Queen's clients send it."""
+    delayed_processing: Seconds = 0.0
+    window_buffer: Seconds = 0.0
+    max_wait_time_seconds: Seconds = 0.0
+    dead_letter_queue: bool = True
+    """Whether the dead are kept as dead letters; if not, they are dropped (and counted)."""
+    dlq_after_max_retries: bool = True
+    """Whether used-up retries make a message dead; if not, it is retried for ever."""
+
+    # Work queues.
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] = 3
+    backoff_base: Annotated[float, Meta(ge=0, le=1_000)] = 2.0
+    backoff_cap: Seconds = 3_600.0
+    backoff_jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """The largest part of a backoff that may be added to it at random."""
+    expire_timeout: Seconds = 0.0
+    default_priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 5
+
+
+class Queue(Struct, frozen=True, rename="camel", kw_only=True):
+    id: int
+    name: str
+    kind: QueueKind
+    namespace: str
+    task: str
+    paused: bool
+    version: int
+    """Counts the changes to this queue's settings; caches are checked against it."""
+    created_at: int
+    options: QueueOptions
+
+
+class QueueStats(Struct, frozen=True, rename="camel", kw_only=True):
+    """From counters kept as messages flow, never from counting messages."""
+
+    queue: str
+    kind: QueueKind
+    partitions: int
+    pushed: int
+    stored: int
+    """Messages or items now kept."""
+    pending: int
+    """Ordered: what the slowest group still has before it (all that is stored, if there
+    is no group). Work: scheduled, ready and leased."""
+    completed: int
+    failed: int
+    dead: int
+    dead_letters: int
+    states: dict[str, int]
+    """Work queues: items by state."""
+
+
+# --- push ----------------------------------------------------------------------------
+
+
+class PushItem(Struct, frozen=True, rename="camel"):
+    """One message or item to store. `payload` and `headers` are JSON, kept as they come."""
+
+    queue: str
+    payload: bytes
+    partition: str = DEFAULT_PARTITION
+    transaction_id: str | None = None
+    trace_id: str | None = None
+    namespace: str | None = None
+    """With `task`: labels a queue that this push creates; ignored if it exists."""
+    task: str | None = None
+    headers: bytes | None = None
+
+    # Work queues only.
+    priority: int | None = None
+    run_at: int | None = None
+    delay_seconds: float | None = None
+    max_attempts: int | None = None
+    backoff_base: float | None = None
+
+
+class Push(Struct, frozen=True):
+    """All of it or nothing."""
+
+    items: list[PushItem]
+    producer: str | None = None
+
+
+class Pushed(Struct, frozen=True):
+    status: PushStatus
+    queue: str
+    partition_id: int
+    seq: int
+    transaction_id: str
+    trace_id: str | None = None
+
+    @property
+    def message_id(self) -> str:
+        return message_id(self.partition_id, self.seq)
+
+
+# --- pop -----------------------------------------------------------------------------
+
+
+class StartFrom(StrEnum):
+    ALL = "all"
+    NEW = "new"
+
+
+class Pop(Struct, frozen=True, kw_only=True):
+    """Wants messages of one queue, or of the ordered queues of a namespace and/or task."""
+
+    queue: str | None = None
+    partition: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+    group: str = DEFAULT_GROUP
+    batch: int = 1
+    partitions: int = 1
+    lease_seconds: float | None = None
+    auto_ack: bool = False
+    start: StartFrom | int = StartFrom.ALL
+    """Where a group that is new begins; an int is a point in time. A group that exists
+    goes on from its cursor whatever this says."""
+    consumer: str | None = None
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """A delivered message or item."""
+
+    queue: str
+    partition: str
+    partition_id: int
+    seq: int
+    transaction_id: str
+    payload: bytes
+    created_at: int
+    attempts: int
+    """Which delivery to this group this is, counted from 1."""
+    trace_id: str | None = None
+    producer: str | None = None
+    headers: bytes | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+
+    @property
+    def id(self) -> str:
+        return message_id(self.partition_id, self.seq)
+
+
+class Popped(Struct, frozen=True, kw_only=True):
+    messages: list[Message]
+    lease_id: str | None = None
+    """None where nothing was found, or nothing needs an ack."""
+    lease_until: int | None = None
+    next_at: int | None = None
+    """Where nothing was found: when, by what is known now, something will be there."""
+
+
+# --- ack, renew, transaction -----------------------------------------------------------
+
+
+class Ack(Struct, frozen=True, kw_only=True):
+    """Answers one message (`partition_id` and `transaction_id`), or, with only a
+    `lease_id`, everything of that lease that has no answer yet."""
+
+    status: AckStatus = AckStatus.COMPLETED
+    transaction_id: str | None = None
+    partition_id: int | None = None
+    lease_id: str | None = None
+    group: str = DEFAULT_GROUP
+    error: str | None = None
+    retry_at: int | None = None
+    result: bytes | None = None
+    """Work queues: what the attempt produced, as JSON; kept with the attempt."""
+
+
+class Acked(Struct, frozen=True, kw_only=True):
+    queue: str
+    partition: str
+    transaction_id: str | None
+    lease_released: bool
+    dead: int
+    """How many messages this ack made dead."""
+    count: int = 1
+    """How many messages this ack answered."""
+
+
+class Renew(Struct, frozen=True):
+    lease_id: str
+    seconds: float
+
+
+class Renewed(Struct, frozen=True):
+    lease_id: str
+    expires_at: int
+
+
+class Transaction(Struct, frozen=True):
+    operations: list[Push | Ack]
+    required_leases: list[str] = []
+
+
+class TransactionDone(Struct, frozen=True):
+    results: list[list[Pushed] | Acked]
+    """One for each operation, in order."""
+
+
+# --- groups ----------------------------------------------------------------------------
+
+
+class Group(Struct, frozen=True, rename="camel", kw_only=True):
+    name: str
+    queue: str
+    start_at: int
+    """Messages older than this were not for the group; 0 if it began at the beginning."""
+    created_at: int
+    lag: int
+    """Messages not yet consumed."""
+    lag_seconds: float
+    """Age of the oldest of them; 0 if there is none."""
+    completed: int
+    failed: int
+    dead: int
+
+
+class Cursor(Struct, frozen=True, rename="camel", kw_only=True):
+    """How far a group has come in one partition."""
+
+    group: str
+    queue: str
+    partition: str
+    partition_id: int
+    position: int
+    last_seq: int
+    lag: int
+    available_at: int | None
+    lease_until: int | None
+
+
+class SeekTo(StrEnum):
+    START = "start"
+    END = "end"
+
+
+class Seek(Struct, frozen=True, kw_only=True):
+    """Exactly one of `to`, `time` and `seq` (the next message to be delivered)."""
+
+    group: str
+    queue: str
+    partition: str | None = None
+    to: SeekTo | None = None
+    time: int | None = None
+    seq: int | None = None
+
+
+# --- looking at things -----------------------------------------------------------------
+
+
+class Page(Struct, Generic[T], frozen=True):
+    rows: list[T]
+    next: str | None = None
+    """Pass as `after` to go on; None at the end. Rows that come or go meanwhile are never
+    repeated, and none that stayed is skipped."""
+
+
+class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
+    """A message as it is kept, whoever consumed it."""
+
+    queue: str
+    partition: str
+    partition_id: int
+    seq: int
+    transaction_id: str
+    payload: bytes
+    created_at: int
+    trace_id: str | None = None
+    producer: str | None = None
+    headers: bytes | None = None
+    groups: dict[str, str] = {}
+    """Per group: `pending`, `leased` or `done`. Filled by `get_message` only."""
+
+    @property
+    def id(self) -> str:
+        return message_id(self.partition_id, self.seq)
+
+
+class Attempt(Struct, frozen=True, rename="camel", kw_only=True):
+    """One lease of an item, from its pop to its end."""
+
+    item_id: str
+    queue: str
+    attempt: int
+    started_at: int
+    ended_at: int
+    outcome: AttemptOutcome
+    consumer: str | None = None
+    error: str | None = None
+    result: bytes | None = None
+
+
+class Item(Struct, frozen=True, rename="camel", kw_only=True):
+    queue: str
+    partition_id: int
+    seq: int
+    transaction_id: str
+    payload: bytes
+    state: ItemState
+    priority: int
+    effective_priority: int
+    attempts: int
+    max_attempts: int
+    created_at: int
+    run_at: int | None = None
+    """When a scheduled item becomes ready."""
+    lease_until: int | None = None
+    finished_at: int | None = None
+    consumer: str | None = None
+    error: str | None = None
+    trace_id: str | None = None
+    producer: str | None = None
+    headers: bytes | None = None
+
+    @property
+    def id(self) -> str:
+        return message_id(self.partition_id, self.seq)
+
+
+class DeadLetter(Struct, frozen=True, rename="camel", kw_only=True):
+    """A copy of its own: it outlives the message."""
+
+    id: int
+    queue: str
+    partition: str
+    partition_id: int
+    seq: int
+    transaction_id: str
+    group: str
+    payload: bytes
+    error: str
+    attempts: int
+    created_at: int
+    failed_at: int
+    trace_id: str | None = None
+    producer: str | None = None
+    headers: bytes | None = None
+
+
+class DeadLetterFilter(Struct, frozen=True, kw_only=True):
+    """All that are given must match; `ids` alone picks single ones."""
+
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    failed_from: int | None = None
+    failed_to: int | None = None
+    ids: list[int] | None = None
+
+
+class Delivery(Struct, frozen=True, rename="camel", kw_only=True):
+    """A row of the delivery log: one answer to (part of) a lease of an ordered partition."""
+
+    id: int
+    queue: str
+    partition: str
+    partition_id: int
+    group: str
+    consumer: str | None
+    lease_number: int
+    leased_at: int
+    ended_at: int
+    first_seq: int
+    last_seq: int
+    completed: int
+    failed: int
+    released: int
+    dead: int
+    expired: int
+    error: str | None = None
+
+
+class Trace(Struct, frozen=True, rename="camel", kw_only=True):
+    partition_id: int
+    transaction_id: str
+    event_type: str
+    data: bytes
+    names: list[str] = []
+    created_at: int = 0
+    id: int = 0
+
+
+class MetricPoint(Struct, frozen=True, rename="camel", kw_only=True):
+    """A queue's counters at a moment; rates are differences between two of them."""
+
+    at: int
+    queue: str
+    pushed: int
+    completed: int
+    failed: int
+    dead: int
+    pending: int
+
+
+class PartitionRange(Struct, frozen=True, rename="camel", kw_only=True):
+    partition_id: int
+    partition: str
+    first_seq: int
+    last_seq: int
+    """Less than `first_seq` if nothing is kept."""
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """Messages of one partition with consecutive seqs, as they were pushed together.
+
+    Payload i is `data[offsets[i]:offsets[i + 1]]`, the layout of an Arrow binary array;
+    `offsets` are little-endian int32 and start at 0. A payload of length 0 was deleted.
+    Lists are None where no message has such a value; a transaction id of None means that
+    the message's id is its transaction id.
+    """
+
+    partition_id: int
+    first_seq: int
+    count: int
+    created_at: int
+    data: bytes
+    offsets: bytes
+    transaction_ids: list[str | None] | None = None
+    trace_ids: list[str | None] | None = None
+    producers: list[str | None] | None = None
+    headers: list[bytes | None] | None = None
+
+
+class LifecycleReport(Struct, frozen=True, kw_only=True):
+    """What one bounded step of the lifecycle did."""
+
+    next_at: int | None
+    """When there will be something to do, as far as is known now; it may be past, if the
+    step reached its bound before the work was done."""
+    expired: int = 0
+    promoted: int = 0
+    buried: int = 0
+    removed: int = 0
+    wake: list[str] = []
+    """Queues in which something became available."""
