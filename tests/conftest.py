@@ -1,0 +1,95 @@
+"""Fixtures for all tests: real PostgreSQL servers, started when the first test asks for one.
+
+A test that wants a database of its own on the newest server:
+
+    async def test_something(postgres_database: str) -> None:
+        connection = await asyncpg.connect(postgres_database)
+
+A test that must hold on each server, here with a database of its own on each:
+
+    from tests.postgres_server import fresh_database
+    from tests.shared_postgres import POSTGRES_NAMES
+
+    @pytest.fixture(params=["sqlite", "memory", *POSTGRES_NAMES])
+    async def store(request, postgres_servers, tmp_path):
+        if request.param in POSTGRES_NAMES:
+            async with fresh_database(postgres_servers[request.param]) as dsn:
+                ...
+
+`POSTGRES_NAMES` is `("postgres-oldest", "postgres-newest")`, or `("postgres-given",)` when
+MONARQ_TEST_POSTGRES names a server. `postgres_servers` only starts what it is asked for, so that
+a run of the SQLite tests alone starts nothing.
+
+A test that stops, kills or pauses its server makes a private one:
+
+    def test_something(new_postgres_server: NewPostgresServer) -> None:
+        server = new_postgres_server(OLDEST)
+        server.kill()
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.postgres_server import PostgresServer, fresh_database
+from tests.shared_postgres import POSTGRES_NAMES, SharedServers, TestRun
+
+pytest_plugins = ["tests.nothing_skipped"]
+
+#: Takes what `PostgresServer` takes, and gives it started.
+NewPostgresServer = Callable[..., PostgresServer]
+
+_TEST_RUN = pytest.StashKey[TestRun]()
+_RUN_DIRECTORY = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
+        config.stash[_TEST_RUN] = TestRun()
+        config.stash[_RUN_DIRECTORY] = config.stash[_TEST_RUN].directory
+    else:
+        config.stash[_RUN_DIRECTORY] = Path(worker["run_directory"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a new xdist worker where the run's servers are."""
+    node.workerinput["run_directory"] = str(node.config.stash[_RUN_DIRECTORY])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    test_run = config.stash.get(_TEST_RUN, None)
+    if test_run is not None:
+        test_run.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_servers(pytestconfig: pytest.Config) -> Mapping[str, str]:
+    """The DSN of each server of the run by name; asking for one starts it."""
+    return SharedServers(pytestconfig.stash[_RUN_DIRECTORY])
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(postgres_servers: Mapping[str, str]) -> str:
+    """The superuser's DSN of the newest server, which all tests of the run share."""
+    return postgres_servers[POSTGRES_NAMES[-1]]
+
+
+@pytest.fixture
+async def postgres_database(postgres_dsn: str) -> AsyncIterator[str]:
+    """The DSN of an empty database on the newest server, for this test alone."""
+    async with fresh_database(postgres_dsn) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def new_postgres_server(pytestconfig: pytest.Config) -> Iterator[NewPostgresServer]:
+    """Makes servers that belong to this test alone."""
+    with ExitStack() as servers:
+        yield lambda *args, **options: servers.enter_context(
+            PostgresServer(*args, parent=pytestconfig.stash[_RUN_DIRECTORY], **options)
+        )
