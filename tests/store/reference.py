@@ -1,0 +1,421 @@
+"""The rules of `docs/model.md` as a small program, for random histories to be compared with.
+
+It makes the calls of `monarq.store.contract.Store`, one thread, no waiting, everything in plain
+lists and dicts. It is written to be obviously right and not to be fast: nothing here may use a
+trick that a store uses. The rules for ordered queues are in `reference_ordered`, those for work
+queues in `reference_work`, what they share in `reference_core`.
+
+Partition and lease ids are its own: whoever compares it with a store maps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from monarq.clock import micros
+from monarq.errors import (
+    ConflictError,
+    LeaseExpiredError,
+    LeaseUnknownError,
+    MonarqError,
+    NotFoundError,
+    QueueFullError,
+    TransactionFailedError,
+)
+from monarq.model import (
+    Ack,
+    Acked,
+    DeadLetter,
+    DeadLetterFilter,
+    ItemState,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    PushItem,
+    PushStatus,
+    QueueKind,
+    Renew,
+    Renewed,
+    StartFrom,
+    Transaction,
+    TransactionDone,
+)
+from monarq.store import validation
+from monarq.store.contract import Outcome
+from tests.store.reference_core import with_headers
+from tests.store.reference_state import Partition, QueueState, Scope
+from tests.store.reference_work import WorkRules, work_partition
+
+
+class Reference(WorkRules):
+    # --- push, pop, ack, renew, transaction --------------------------------------------------
+
+    def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
+        return self.each(requests, self.push_one)
+
+    def push_one(self, request: Push) -> list[Pushed]:
+        validation.check_push(request)
+        before = {name: self.pending(queue) for name, queue in self.world.queues.items()}
+        pushed: list[Pushed] = []
+        for item in request.items:
+            if item.queue not in self.world.queues:
+                self.make_queue(
+                    item.queue, QueueKind.ORDERED, item.namespace or "", item.task or ""
+                )
+            pushed.append(self.store_item(item, request.producer))
+        for queue in self.world.queues.values():
+            new = sum(p.status is PushStatus.QUEUED and p.queue == queue.name for p in pushed)
+            limit = queue.options.max_size
+            if limit and new and before.get(queue.name, 0) + new > limit:
+                raise QueueFullError(f"{queue.name!r} is full")
+        return pushed
+
+    def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+        """In order, but all requests for one work queue together, when the first one's turn is."""
+        answers: dict[int, Outcome[Popped]] = {}
+        for index, request in enumerate(requests):
+            if index in answers:
+                continue
+            queue = self.world.queues.get(request.queue or "")
+            if queue is None or not queue.is_work:
+                [answers[index]] = self.each([request], self.pop_one)
+                continue
+            same = [i for i, r in enumerate(requests) if r.queue == queue.name]
+            dealt = self.pop_work(queue, [requests[i] for i in same])
+            answers.update(zip(same, dealt, strict=True))
+        return [answers[index] for index in range(len(requests))]
+
+    def pop_one(self, request: Pop) -> Popped:
+        validation.check_pop(request)
+        return self.pop_ordered(request)
+
+    def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
+        return self.each(requests, self.ack_one)
+
+    def ack_one(self, request: Ack) -> Acked:
+        validation.check_ack(request)
+        if request.partition_id is None:
+            return self.ack_lease(request)
+        queue, _ = self.partition_by_id(request.partition_id)
+        return self.ack_item(queue, request) if queue.is_work else self.ack_message(request)
+
+    def ack_lease(self, request: Ack) -> Acked:
+        """Answer everything under the lease that has no answer yet."""
+        assert request.lease_id is not None
+        self.check_live(request.lease_id)
+        answers: list[Acked] = []
+        for queue, partition, cursor in self.leased_cursors(request.lease_id):
+            messages = self.under_lease(partition, cursor)
+            answers.append(self.answer(queue, partition, cursor, messages, request))
+        for queue, item in self.leased_items(request.lease_id):
+            dead = self.answer_item(queue, item, request)
+            answers.append(
+                Acked(
+                    queue=queue.name,
+                    partition=work_partition(queue).name,
+                    transaction_id=None,
+                    lease_released=True,
+                    dead=int(dead),
+                )
+            )
+        return msgspec.structs.replace(
+            answers[0],
+            dead=sum(answer.dead for answer in answers),
+            count=sum(answer.count for answer in answers),
+        )
+
+    def check_live(self, lease_id: str) -> None:
+        """A lease id alone: it must cover something, and not be past its deadline."""
+        covered = [cursor.lease for _, _, cursor in self.leased_cursors(lease_id)]
+        covered += [item.lease for _, item in self.leased_items(lease_id)]
+        if not covered:
+            raise LeaseUnknownError("the lease covers nothing")
+        if any(lease is not None and not lease.is_live(self.now) for lease in covered):
+            raise LeaseExpiredError("the lease is past its deadline")
+
+    def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
+        return self.each(requests, self.renew_one)
+
+    def renew_one(self, request: Renew) -> Renewed:
+        validation.check_renew(request)
+        self.check_live(request.lease_id)
+        wanted = self.now + micros(request.seconds)
+        until = wanted
+        for _, _, cursor in self.leased_cursors(request.lease_id):
+            assert cursor.lease is not None
+            until = cursor.lease.until = max(cursor.lease.until, wanted)
+            cursor.available_at = until
+        for _, item in self.leased_items(request.lease_id):
+            assert item.lease is not None
+            until = item.lease.until = max(item.lease.until, wanted)
+        return Renewed(request.lease_id, until)
+
+    def transaction(self, requests: Sequence[Transaction]) -> list[Outcome[TransactionDone]]:
+        return self.each(requests, self.transact)
+
+    def transact(self, request: Transaction) -> TransactionDone:
+        validation.check_transaction(request)
+        for lease_id in request.required_leases:
+            try:
+                self.check_live(lease_id)
+            except MonarqError as error:
+                raise TransactionFailedError(None, error) from None
+        results: dict[int, list[Pushed] | Acked] = {}
+        indexes = range(len(request.operations))
+        pushes_first = sorted(indexes, key=lambda i: not isinstance(request.operations[i], Push))
+        for index in pushes_first:
+            operation = request.operations[index]
+            try:
+                if isinstance(operation, Push):
+                    results[index] = self.push_one(operation)
+                else:
+                    results[index] = self.ack_one(operation)
+            except MonarqError as error:
+                raise TransactionFailedError(index, error) from None
+        return TransactionDone([results[index] for index in indexes])
+
+    # --- queues ------------------------------------------------------------------------------
+
+    def configure(
+        self,
+        name: str,
+        *,
+        kind: QueueKind | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> QueueState:
+        def change(name: str) -> QueueState:
+            return self.configure_one(name, kind, namespace, task, options or {})
+
+        [answer] = self.each([name], change)
+        if isinstance(answer, MonarqError):
+            raise answer
+        return answer
+
+    def configure_one(
+        self,
+        name: str,
+        kind: QueueKind | None,
+        namespace: str | None,
+        task: str | None,
+        options: Mapping[str, Any],
+    ) -> QueueState:
+        changes = validation.option_changes(options)
+        queue = self.world.queues.get(name)
+        if queue is None:
+            queue = self.make_queue(name, kind or QueueKind.ORDERED, namespace or "", task or "")
+        self.check_kind(queue, kind)
+        if changes.get("dead_queue"):
+            self.check_dead_queue(queue, changes["dead_queue"])
+        queue.options = msgspec.structs.replace(queue.options, **changes)
+        queue.namespace = queue.namespace if namespace is None else namespace
+        queue.task = queue.task if task is None else task
+        return queue
+
+    def delete_queue(self, name: str) -> bool:
+        if name not in self.world.queues:
+            return False
+        if self.is_dead_queue(name):
+            raise ConflictError("it is another queue's dead queue")
+        del self.world.queues[name]
+        self.world.letters = [letter for letter in self.world.letters if letter.queue != name]
+        for group, scope in list(self.world.subscriptions):
+            if scope.queue == name:
+                del self.world.subscriptions[group, scope]
+        return True
+
+    def clear_queue(self, name: str) -> int:
+        queue = self.queue(name)
+        gone = self.stored(queue)
+        if queue.is_work:
+            dead = [item for item in queue.items if item.state is ItemState.DEAD]
+            queue.items = dead
+            return gone - len(dead)
+        for partition in queue.partitions.values():
+            partition.messages = []
+            for cursor in partition.cursors.values():
+                self.end_lease(cursor)
+                self.place(partition, cursor)
+        return gone
+
+    def set_paused(self, name: str, paused: bool) -> QueueState:
+        queue = self.queue(name)
+        queue.paused = paused
+        return queue
+
+    # --- groups ------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        group: str,
+        start: StartFrom | int,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> int:
+        return self.ask(group, start, Scope(queue, namespace, task))
+
+    def delete_group(
+        self, group: str, *, queue: str | None = None, forget_start: bool = True
+    ) -> int:
+        gone = 0
+        for found in self.world.queues.values():
+            if queue in (None, found.name) and group in found.groups:
+                del found.groups[group]
+                gone += 1
+                for partition in found.partitions.values():
+                    cursor = partition.cursors.pop(group)
+                    self.end_lease(cursor)
+                    if cursor.lease is not None:
+                        self.world.ended_leases[partition.id, group] = cursor.lease
+        for name, scope in list(self.world.subscriptions):
+            if forget_start and name == group and queue in (None, scope.queue):
+                del self.world.subscriptions[name, scope]
+        return gone
+
+    # --- dead letters --------------------------------------------------------------------------
+
+    def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
+        """Newest first."""
+        return [letter for letter in reversed(self.world.letters) if _matches(letter, which)]
+
+    def redrive(self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000) -> int:
+        self.world.calls += 1
+        chosen = [letter for letter in self.world.letters if _matches(letter, which)][:limit]
+        if to is not None:
+            self.queue(to)
+        for letter in chosen:
+            self.redrive_one(letter, to)
+            self.world.letters.remove(letter)
+        return len(chosen)
+
+    def redrive_one(self, letter: DeadLetter, to: str | None) -> None:
+        source = self.queue(letter.queue)
+        if source.is_work and to in (None, letter.queue):
+            [item] = [item for item in source.items if item.seq == letter.seq]
+            self.start_over(source, item)
+            return
+        target = self.queue(to or letter.queue)
+        self.store_item(
+            PushItem(
+                queue=target.name,
+                payload=letter.payload,
+                partition=letter.partition,
+                trace_id=letter.trace_id,
+                headers=with_headers(letter.headers, monarqRedrivenFrom=letter.transaction_id),
+            ),
+            letter.producer,
+            only_for=letter.group if target is source else None,
+        )
+        if source.is_work:
+            source.items = [item for item in source.items if item.seq != letter.seq]
+
+    def purge_dead_letters(self, which: DeadLetterFilter) -> int:
+        gone = [letter for letter in self.world.letters if _matches(letter, which)]
+        for letter in gone:
+            self.world.letters.remove(letter)
+            queue = self.queue(letter.queue)
+            queue.items = [item for item in queue.items if item.seq != letter.seq]
+        return len(gone)
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def delete_message(self, partition_id: int, transaction_id: str) -> None:
+        queue, partition = self.partition_by_id(partition_id)
+        if queue.is_work:
+            self.delete_item(queue, transaction_id)
+            return
+        for message in partition.messages:
+            if message.transaction_id == transaction_id and not message.deleted:
+                break
+        else:
+            raise NotFoundError("no such message")
+        for cursor in partition.cursors.values():
+            is_live = cursor.lease is not None and cursor.lease.is_live(self.now)
+            if is_live and message in self.under_lease(partition, cursor):
+                raise ConflictError("the message is leased")
+        message.deleted = True
+        for cursor in partition.cursors.values():
+            if cursor.lease is None or not cursor.lease.is_live(self.now):
+                self.advance(partition, cursor)
+                if not self.unresolved(partition, cursor):
+                    cursor.available_at = None
+
+    def delete_item(self, queue: QueueState, transaction_id: str) -> None:
+        for item in queue.items:
+            if item.transaction_id == transaction_id:
+                break
+        else:
+            raise NotFoundError("no such item")
+        if item.state is ItemState.LEASED:
+            raise ConflictError("the item is leased")
+        queue.items.remove(item)
+        self.forget_letter(queue, item)
+
+    # --- lifecycle -----------------------------------------------------------------------------
+
+    def lifecycle(self) -> None:
+        """Everything that time has done, in one unbounded step."""
+        self.world.calls += 1
+        for queue in list(self.world.queues.values()):
+            if queue.is_work:
+                self.settle_items(queue)
+                self.retain_items(queue)
+                continue
+            for partition in queue.partitions.values():
+                for cursor in partition.cursors.values():
+                    if cursor.lease is None or not cursor.lease.is_live(self.now):
+                        self.settle(queue, partition, cursor)
+                self.retain_messages(queue, partition)
+
+    def retain_messages(self, queue: QueueState, partition: Partition) -> None:
+        """What was pushed together goes together, from the front."""
+        if not queue.options.retention_enabled:
+            return
+        while partition.messages:
+            first = partition.messages[0]
+            together = [m for m in partition.messages if m.pushed_in == first.pushed_in]
+            age = self.now - first.created_at
+            consumed = bool(partition.cursors) and all(
+                self.is_resolved(cursor, message)
+                for cursor in partition.cursors.values()
+                for message in together
+            )
+            is_old = 0 < micros(queue.options.retention_seconds) <= age
+            is_done = consumed and 0 < micros(queue.options.completed_retention_seconds) <= age
+            if not is_old and not is_done:
+                return
+            partition.messages = [m for m in partition.messages if m not in together]
+            for cursor in partition.cursors.values():
+                self.advance(partition, cursor)
+                if not self.unresolved(partition, cursor):
+                    cursor.available_at = None
+
+    def retain_items(self, queue: QueueState) -> None:
+        keep = micros(queue.options.completed_retention_seconds)
+        if not queue.options.retention_enabled or not keep:
+            return
+        for item in list(queue.items):
+            goes = item.state in (ItemState.DONE, ItemState.CANCELLED)
+            if goes and item.finished_at is not None and item.finished_at + keep <= self.now:
+                queue.items.remove(item)
+
+
+def _matches(letter: DeadLetter, which: DeadLetterFilter) -> bool:
+    if which.ids is not None and letter.id not in which.ids:
+        return False
+    if which.failed_from is not None and letter.failed_at < which.failed_from:
+        return False
+    if which.failed_to is not None and letter.failed_at > which.failed_to:
+        return False
+    return (
+        which.queue in (None, letter.queue)
+        and which.group in (None, letter.group)
+        and which.partition in (None, letter.partition)
+    )

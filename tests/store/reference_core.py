@@ -1,0 +1,341 @@
+"""The part of the reference model that both kinds of queue share: making queues, storing what
+is pushed, and what becomes of the dead."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from monarq.clock import Clock, micros
+from monarq.errors import ConflictError, InvalidRequestError, MonarqError, NotFoundError
+from monarq.ids import message_id, parse_message_id
+from monarq.model import (
+    DeadLetter,
+    ItemState,
+    Pushed,
+    PushItem,
+    PushStatus,
+    QueueKind,
+    QueueOptions,
+)
+from monarq.store import validation
+from tests.store.reference_state import (
+    CursorState,
+    GroupState,
+    KeptMessage,
+    Partition,
+    QueueState,
+    WorkItem,
+    World,
+)
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+class ReferenceCore:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.world = World()
+
+    @property
+    def now(self) -> int:
+        return self.clock.now()
+
+    # --- all or nothing ------------------------------------------------------------------
+
+    def each(
+        self, requests: Sequence[Request], carry_out: Callable[[Request], Answer]
+    ) -> list[Answer | MonarqError]:
+        """Carry out one request after the other; one that fails leaves nothing behind."""
+        self.world.calls += 1
+        answers: list[Answer | MonarqError] = []
+        for request in requests:
+            before = copy.deepcopy(self.world)
+            try:
+                answers.append(carry_out(request))
+            except MonarqError as error:
+                self.world = before
+                answers.append(error)
+        return answers
+
+    # --- finding things ------------------------------------------------------------------
+
+    def queue(self, name: str) -> QueueState:
+        if name not in self.world.queues:
+            raise NotFoundError(f"no queue {name!r}")
+        return self.world.queues[name]
+
+    def all_partitions(self) -> Iterator[tuple[QueueState, Partition]]:
+        for queue in self.world.queues.values():
+            for partition in queue.partitions.values():
+                yield queue, partition
+
+    def partition_by_id(self, partition_id: int) -> tuple[QueueState, Partition]:
+        for queue, partition in self.all_partitions():
+            if partition.id == partition_id:
+                return queue, partition
+        raise NotFoundError(f"no partition {partition_id}")
+
+    def item_by_id(self, item_id: str) -> tuple[QueueState, WorkItem]:
+        partition_id, seq = validation.check_item_id(item_id)
+        queue, _ = self.partition_by_id(partition_id)
+        for item in queue.items:
+            if item.seq == seq:
+                return queue, item
+        raise NotFoundError(f"no item {item_id}")
+
+    def next_lease_id(self) -> str:
+        self.world.leases += 1
+        return f"{self.world.leases}-{self.world.leases:016x}"
+
+    # --- queues --------------------------------------------------------------------------
+
+    def make_queue(self, name: str, kind: QueueKind, namespace: str, task: str) -> QueueState:
+        queue = QueueState(name, kind, namespace, task, self.now, QueueOptions())
+        self.world.queues[name] = queue
+        if kind is QueueKind.ORDERED:
+            for (group, scope), start_at in self.world.subscriptions.items():
+                if scope.covers(queue) and group not in queue.groups:
+                    queue.groups[group] = GroupState(start_at, self.now)
+        return queue
+
+    def make_partition(self, queue: QueueState, name: str) -> Partition:
+        self.world.partitions += 1
+        partition = Partition(self.world.partitions, name)
+        for group in queue.groups:
+            partition.cursors[group] = CursorState(group, position=0, available_at=None)
+        queue.partitions[name] = partition
+        return partition
+
+    def pending(self, queue: QueueState) -> int:
+        if queue.is_work:
+            return sum(not item.is_finished for item in queue.items)
+        if not queue.groups:
+            return self.stored(queue)
+        return max(
+            sum(self.lag(p, p.cursors[group]) for p in queue.partitions.values())
+            for group in queue.groups
+        )
+
+    def stored(self, queue: QueueState) -> int:
+        if queue.is_work:
+            return len(queue.items)
+        return sum(not m.deleted for p in queue.partitions.values() for m in p.messages)
+
+    def lag(self, partition: Partition, cursor: CursorState) -> int:
+        return len(self.unresolved(partition, cursor))
+
+    def unresolved(self, partition: Partition, cursor: CursorState) -> list[KeptMessage]:
+        """What is still before the group, in order."""
+        return [m for m in partition.messages if not self.is_resolved(cursor, m)]
+
+    def is_resolved(self, cursor: CursorState, message: KeptMessage) -> bool:
+        return (
+            message.seq <= cursor.position
+            or message.seq in cursor.resolved
+            or message.deleted
+            or message.only_for not in (None, cursor.group)
+        )
+
+    # --- storing ---------------------------------------------------------------------------
+
+    def kept(self, queue: QueueState, partition: Partition) -> dict[str, int]:
+        """The seq of each transaction id that the partition has."""
+        kept = queue.items if queue.is_work else partition.messages
+        return {thing.transaction_id: thing.seq for thing in kept}
+
+    def duplicate_of(
+        self, queue: QueueState, partition: Partition, transaction_id: str
+    ) -> int | None:
+        seq = self.kept(queue, partition).get(transaction_id)
+        named = parse_message_id(transaction_id)
+        if seq is None and named is not None and named[0] == partition.id:
+            raise InvalidRequestError(f"{transaction_id} is not a message of its partition")
+        return seq
+
+    def store_item(
+        self, item: PushItem, producer: str | None = None, only_for: str | None = None
+    ) -> Pushed:
+        """Append one item to its queue, which exists; `maxSize` is the caller's business."""
+        queue = self.queue(item.queue)
+        if queue.is_work:
+            validation.check_work_item(item)
+        else:
+            validation.check_ordered_item(item)
+        partition = queue.partitions.get(item.partition) or self.make_partition(
+            queue, item.partition
+        )
+        if item.transaction_id is not None:
+            first = self.duplicate_of(queue, partition, item.transaction_id)
+            if first is not None:
+                return Pushed(
+                    *(PushStatus.DUPLICATE, queue.name, partition.id, first),
+                    *(item.transaction_id, item.trace_id),
+                )
+        partition.last_seq += 1
+        queue.pushed += 1
+        seq = partition.last_seq
+        transaction_id = item.transaction_id or message_id(partition.id, seq)
+        partition.last_push_at = max(self.now, partition.last_push_at)
+        if queue.is_work:
+            self.add_item(queue, partition, item, transaction_id, producer)
+        else:
+            self.add_message(partition, item, transaction_id, producer, only_for)
+        return Pushed(
+            *(PushStatus.QUEUED, queue.name, partition.id, seq, transaction_id, item.trace_id)
+        )
+
+    def add_message(
+        self,
+        partition: Partition,
+        item: PushItem,
+        transaction_id: str,
+        producer: str | None,
+        only_for: str | None,
+    ) -> None:
+        message = KeptMessage(
+            seq=partition.last_seq,
+            transaction_id=transaction_id,
+            payload=item.payload,
+            created_at=partition.last_push_at,
+            pushed_in=self.world.calls,
+            trace_id=item.trace_id,
+            producer=producer,
+            headers=item.headers,
+            only_for=only_for,
+        )
+        partition.messages.append(message)
+        for cursor in partition.cursors.values():
+            if not self.is_resolved(cursor, message) and cursor.available_at is None:
+                cursor.available_at = self.now
+
+    def add_item(
+        self,
+        queue: QueueState,
+        partition: Partition,
+        item: PushItem,
+        transaction_id: str,
+        producer: str | None,
+    ) -> None:
+        # Every push ages all waiting items by one.
+        for waiting in queue.items:
+            if waiting.state is ItemState.READY:
+                waiting.waited += 1
+        options = queue.options
+        run_at = item.run_at
+        if item.delay_seconds is not None:
+            run_at = self.now + micros(item.delay_seconds)
+        is_scheduled = run_at is not None and run_at > self.now
+        created_at = partition.last_push_at
+        queue.turns += 1
+        queue.items.append(
+            WorkItem(
+                seq=partition.last_seq,
+                transaction_id=transaction_id,
+                payload=item.payload,
+                created_at=created_at,
+                state=ItemState.SCHEDULED if is_scheduled else ItemState.READY,
+                run_at=run_at if is_scheduled else None,
+                priority=options.default_priority if item.priority is None else item.priority,
+                turn=queue.turns,
+                max_attempts=item.max_attempts or options.max_attempts,
+                backoff_base=(
+                    options.backoff_base if item.backoff_base is None else item.backoff_base
+                ),
+                backoff_cap=options.backoff_cap,
+                expires_at=(
+                    created_at + micros(options.expire_timeout) if options.expire_timeout else None
+                ),
+                trace_id=item.trace_id,
+                producer=producer,
+                headers=item.headers,
+            )
+        )
+
+    # --- the dead --------------------------------------------------------------------------
+
+    def bury(
+        self,
+        queue: QueueState,
+        partition: Partition,
+        thing: KeptMessage | WorkItem,
+        *,
+        group: str,
+        attempts: int,
+        error: str,
+    ) -> bool:
+        """Keep a dead message or item where its queue says; whether it is a dead letter now."""
+        queue.counters.dead += 1
+        if queue.options.dead_queue:
+            headers = with_headers(
+                thing.headers,
+                monarqDeadFrom=queue.name,
+                monarqDeadGroup=group,
+                monarqDeadAttempts=attempts,
+                monarqDeadError=error,
+            )
+            self.store_item(
+                PushItem(
+                    queue=queue.options.dead_queue,
+                    payload=thing.payload,
+                    partition=partition.name,
+                    transaction_id=thing.transaction_id,
+                    trace_id=thing.trace_id,
+                    headers=headers,
+                    priority=thing.priority if isinstance(thing, WorkItem) else None,
+                ),
+                thing.producer,
+            )
+            return False
+        if not queue.options.dead_letter_queue:
+            return False
+        self.world.dead += 1
+        self.world.letters.append(
+            DeadLetter(
+                id=self.world.dead,
+                queue=queue.name,
+                partition=partition.name,
+                partition_id=partition.id,
+                seq=thing.seq,
+                transaction_id=thing.transaction_id,
+                group=group,
+                payload=thing.payload,
+                error=error,
+                attempts=attempts,
+                created_at=thing.created_at,
+                failed_at=self.now,
+                trace_id=thing.trace_id,
+                producer=thing.producer,
+                headers=thing.headers,
+            )
+        )
+        return True
+
+    def letters_of(self, queue: QueueState) -> list[DeadLetter]:
+        return [letter for letter in self.world.letters if letter.queue == queue.name]
+
+    def check_dead_queue(self, queue: QueueState, dead_queue: str) -> None:
+        """Before `queue` gets this dead queue."""
+        target = self.world.queues.get(dead_queue)
+        if target is None or target is queue:
+            raise InvalidRequestError("a dead queue must exist, and must be another queue")
+        if target.kind is not queue.kind or target.options.dead_queue:
+            raise InvalidRequestError("a dead queue is of the same kind and has none itself")
+        if self.is_dead_queue(queue.name):
+            raise InvalidRequestError("a dead queue cannot have a dead queue")
+
+    def is_dead_queue(self, name: str) -> bool:
+        return any(queue.options.dead_queue == name for queue in self.world.queues.values())
+
+    def check_kind(self, queue: QueueState, kind: QueueKind | None) -> None:
+        if kind is not None and kind is not queue.kind:
+            raise ConflictError(f"{queue.name!r} is {queue.kind}")
+
+
+def with_headers(headers: bytes | None, **more: object) -> bytes:
+    named = msgspec.json.decode(headers, type=dict[str, object]) if headers else {}
+    return msgspec.json.encode({**named, **more})

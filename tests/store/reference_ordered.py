@@ -1,0 +1,410 @@
+"""Ordered queues in the reference model: groups, cursors, pop, ack and seek."""
+
+from __future__ import annotations
+
+from monarq.clock import MILLISECOND, micros
+from monarq.errors import (
+    AlreadyAckedError,
+    InvalidRequestError,
+    LeaseExpiredError,
+    LeaseForeignError,
+    LeaseTakenOverError,
+    LeaseUnknownError,
+    NotFoundError,
+    NotInLeaseError,
+)
+from monarq.ids import parse_lease_id
+from monarq.model import (
+    Ack,
+    Acked,
+    AckStatus,
+    Message,
+    Pop,
+    Popped,
+    Seek,
+    SeekTo,
+    StartFrom,
+)
+from tests.store.reference_core import ReferenceCore
+from tests.store.reference_state import (
+    CursorState,
+    GroupState,
+    KeptMessage,
+    Lease,
+    Partition,
+    QueueState,
+    Scope,
+)
+
+EXPIRED = "the lease expired"
+TOO_OLD = "waited too long"
+
+
+class OrderedRules(ReferenceCore):
+    # --- groups ----------------------------------------------------------------------------
+
+    def ask(self, group: str, start: StartFrom | int, scope: Scope) -> int:
+        """Make the group where it asks for the first time; since when messages are for it."""
+        if not isinstance(start, StartFrom) and start > self.now:
+            raise InvalidRequestError("a group cannot begin in the future")
+        known = self.world.subscriptions.get((group, scope))
+        if known is None:
+            begin = {StartFrom.ALL: 0, StartFrom.NEW: self.now}
+            start_at = begin[start] if isinstance(start, StartFrom) else start
+            self.world.subscriptions[group, scope] = start_at
+        else:
+            start_at = known
+        for queue in self.world.queues.values():
+            if queue.is_work or not scope.covers(queue) or group in queue.groups:
+                continue
+            queue.groups[group] = GroupState(start_at, self.now)
+            for partition in queue.partitions.values():
+                if known is None and start is StartFrom.NEW:
+                    position = partition.last_seq
+                else:
+                    position = self.position_of_time(partition, start_at)
+                partition.cursors[group] = CursorState(group, position, None)
+                self.place(partition, partition.cursors[group])
+        return start_at
+
+    def position_of_time(self, partition: Partition, time: int) -> int:
+        """So that the next message is the first one that is not older."""
+        for message in partition.messages:
+            if message.created_at >= time:
+                return message.seq - 1
+        return partition.last_seq
+
+    def place(self, partition: Partition, cursor: CursorState) -> None:
+        """A cursor that has just been put somewhere is available now, if there is something."""
+        self.advance(partition, cursor)
+        cursor.available_at = self.now if self.unresolved(partition, cursor) else None
+
+    def advance(self, partition: Partition, cursor: CursorState) -> None:
+        """Move the position over everything resolved at its front."""
+        left = self.unresolved(partition, cursor)
+        cursor.position = left[0].seq - 1 if left else partition.last_seq
+        cursor.resolved = {seq for seq in cursor.resolved if seq > cursor.position}
+
+    # --- pop -------------------------------------------------------------------------------
+
+    def pop_ordered(self, request: Pop) -> Popped:
+        scope = Scope(request.queue, request.namespace, request.task)
+        self.ask(request.group, request.start, scope)
+        candidates = [
+            (queue, partition, partition.cursors[request.group])
+            for queue, partition in self.all_partitions()
+            if not queue.is_work
+            and scope.covers(queue)
+            and not queue.paused
+            and request.partition in (None, partition.name)
+        ]
+        candidates.sort(key=lambda c: (-c[0].options.priority, c[2].available_at or 0, c[1].id))
+        lease_id = self.next_lease_id()
+        messages: list[Message] = []
+        taken = 0
+        until = None
+        for queue, partition, cursor in candidates:
+            if cursor.available_at is None or cursor.available_at > self.now:
+                continue
+            if taken == request.partitions or len(messages) == request.batch:
+                break
+            self.settle(queue, partition, cursor)
+            delivered = self.deliverable(queue, partition, cursor)
+            delivered = delivered[: request.batch - len(messages)]
+            if not delivered:
+                continue
+            taken += 1
+            messages += [self.as_message(queue, partition, cursor, m) for m in delivered]
+            if request.auto_ack:
+                for message in delivered:
+                    self.complete(queue, cursor, message)
+                self.make_available(partition, cursor, self.now)
+            else:
+                seconds = request.lease_seconds or queue.options.lease_time
+                until = self.now + micros(seconds)
+                cursor.lease = Lease(lease_id, until, self.now, request.consumer)
+                cursor.lease.delivered = [message.seq for message in delivered]
+                cursor.available_at = until
+        if not messages:
+            times = [c.available_at for _, _, c in candidates if c.available_at is not None]
+            return Popped(messages=[], next_at=min(times, default=None))
+        if until is None:
+            return Popped(messages=messages)
+        return Popped(messages=messages, lease_id=lease_id, lease_until=until)
+
+    def settle(self, queue: QueueState, partition: Partition, cursor: CursorState) -> None:
+        """What time has done to the partition, as this group sees it."""
+        lease = cursor.lease
+        if lease is not None and lease.has_run_out(self.now):
+            for message in self.under_lease(partition, cursor):
+                self.count_delivery(queue, partition, cursor, message, EXPIRED)
+            lease.ended = "expired"
+            self.make_available(partition, cursor, lease.until)
+        if queue.options.max_wait_time_seconds:
+            oldest = self.now - micros(queue.options.max_wait_time_seconds)
+            for message in self.unresolved(partition, cursor):
+                if message.created_at <= oldest:
+                    self.die(queue, partition, cursor, message, TOO_OLD)
+        self.advance(partition, cursor)
+        if not self.unresolved(partition, cursor):
+            cursor.available_at = None
+
+    def deliverable(
+        self, queue: QueueState, partition: Partition, cursor: CursorState
+    ) -> list[KeptMessage]:
+        """What the group can have now; if that is nothing, the partition is put off."""
+        left = self.unresolved(partition, cursor)
+        if not left:
+            return []
+        put_off = partition.last_push_at + micros(queue.options.window_buffer)
+        if queue.options.window_buffer and put_off > self.now:
+            cursor.available_at = put_off
+            return []
+        ripe: list[KeptMessage] = []
+        for message in left:
+            put_off = max(
+                message.created_at + micros(queue.options.delayed_processing),
+                cursor.retry_at.get(message.seq, 0),
+            )
+            if put_off > self.now:
+                if not ripe:
+                    cursor.available_at = put_off
+                break
+            ripe.append(message)
+        return ripe
+
+    def make_available(self, partition: Partition, cursor: CursorState, since: int) -> None:
+        """After a lease: none if drained, else when the first one left may be delivered."""
+        self.advance(partition, cursor)
+        left = self.unresolved(partition, cursor)
+        if left:
+            cursor.available_at = max(since, cursor.retry_at.get(left[0].seq, 0))
+        else:
+            cursor.available_at = None
+
+    def as_message(
+        self, queue: QueueState, partition: Partition, cursor: CursorState, message: KeptMessage
+    ) -> Message:
+        return Message(
+            queue=queue.name,
+            partition=partition.name,
+            partition_id=partition.id,
+            seq=message.seq,
+            transaction_id=message.transaction_id,
+            payload=message.payload,
+            created_at=message.created_at,
+            attempts=cursor.deliveries.get(message.seq, 0) + 1,
+            trace_id=message.trace_id,
+            producer=message.producer,
+            headers=message.headers,
+        )
+
+    # --- what becomes of a message ---------------------------------------------------------
+
+    def under_lease(self, partition: Partition, cursor: CursorState) -> list[KeptMessage]:
+        """What was delivered under the latest lease and has no answer yet."""
+        lease = cursor.lease
+        assert lease is not None
+        return [
+            message
+            for message in self.unresolved(partition, cursor)
+            if message.seq in lease.delivered and message.seq not in lease.answered
+        ]
+
+    def complete(self, queue: QueueState, cursor: CursorState, message: KeptMessage) -> None:
+        cursor.resolved.add(message.seq)
+        queue.counters.completed += 1
+        queue.groups[cursor.group].counters.completed += 1
+
+    def count_delivery(
+        self,
+        queue: QueueState,
+        partition: Partition,
+        cursor: CursorState,
+        message: KeptMessage,
+        error: str,
+    ) -> bool:
+        """A delivery that failed; whether that was the last one."""
+        queue.counters.failed += 1
+        queue.groups[cursor.group].counters.failed += 1
+        deliveries = cursor.deliveries.get(message.seq, 0) + 1
+        cursor.deliveries[message.seq] = deliveries
+        if deliveries > queue.options.retry_limit and queue.options.dlq_after_max_retries:
+            self.die(queue, partition, cursor, message, error)
+            return True
+        return False
+
+    def die(
+        self,
+        queue: QueueState,
+        partition: Partition,
+        cursor: CursorState,
+        message: KeptMessage,
+        error: str,
+    ) -> None:
+        cursor.resolved.add(message.seq)
+        queue.groups[cursor.group].counters.dead += 1
+        self.bury(
+            *(queue, partition, message),
+            group=cursor.group,
+            attempts=cursor.deliveries.get(message.seq, 0),
+            error=error,
+        )
+
+    # --- ack -------------------------------------------------------------------------------
+
+    def ack_message(self, request: Ack) -> Acked:
+        assert request.partition_id is not None
+        assert request.transaction_id is not None
+        queue, partition = self.partition_by_id(request.partition_id)
+        cursor = partition.cursors.get(request.group)
+        if request.lease_id is not None:
+            self.check_lease(partition, request.group, request.lease_id)
+        elif cursor is None or cursor.lease is None or not cursor.lease.is_live(self.now):
+            raise LeaseExpiredError("the message is not leased")
+        assert cursor is not None
+        assert cursor.lease is not None
+        for message in partition.messages:
+            if message.transaction_id == request.transaction_id:
+                break
+        else:
+            raise NotFoundError("no such message")
+        if message.seq > cursor.lease.delivered[-1]:
+            raise NotInLeaseError("not delivered under this lease")
+        if message.seq in cursor.lease.answered or self.is_resolved(cursor, message):
+            raise AlreadyAckedError("answered before")
+        return self.answer(queue, partition, cursor, [message], request)
+
+    def answer(
+        self,
+        queue: QueueState,
+        partition: Partition,
+        cursor: CursorState,
+        messages: list[KeptMessage],
+        request: Ack,
+    ) -> Acked:
+        lease = cursor.lease
+        assert lease is not None
+        dead = 0
+        for message in messages:
+            lease.answered.add(message.seq)
+            dead += self.answer_one(queue, partition, cursor, message, request)
+        self.advance(partition, cursor)
+        if not self.under_lease(partition, cursor):
+            lease.ended = "answered"
+            self.make_available(partition, cursor, self.now)
+        return Acked(
+            queue=queue.name,
+            partition=partition.name,
+            transaction_id=request.transaction_id,
+            lease_released=lease.ended is not None,
+            dead=dead,
+            count=len(messages),
+        )
+
+    def answer_one(
+        self,
+        queue: QueueState,
+        partition: Partition,
+        cursor: CursorState,
+        message: KeptMessage,
+        request: Ack,
+    ) -> bool:
+        """Carry out the ack's status; whether the message is dead now."""
+        error = request.error or ""
+        match request.status:
+            case AckStatus.COMPLETED:
+                self.complete(queue, cursor, message)
+            case AckStatus.FAILED | AckStatus.RETRY:
+                if self.count_delivery(queue, partition, cursor, message, error):
+                    return True
+                retry_at = self.now + queue.options.retry_delay * MILLISECOND
+                if request.retry_at is not None:
+                    retry_at = request.retry_at
+                cursor.retry_at[message.seq] = retry_at
+            case AckStatus.DEAD:
+                cursor.deliveries[message.seq] = cursor.deliveries.get(message.seq, 0) + 1
+                self.die(queue, partition, cursor, message, error)
+                return True
+            case AckStatus.RELEASE:
+                cursor.retry_at.pop(message.seq, None)
+        return False
+
+    def check_lease(self, partition: Partition, group: str, lease_id: str) -> None:
+        """Raise unless this is the partition's and group's live lease."""
+        cursor = partition.cursors.get(group)
+        latest = cursor.lease if cursor else self.world.ended_leases.get((partition.id, group))
+        self.fence(latest, lease_id)
+
+    def fence(self, latest: Lease | None, lease_id: str) -> None:
+        """Raise unless `lease_id` is the latest lease of what is acked, and live."""
+        if latest is not None and latest.id == lease_id:
+            if latest.is_live(self.now):
+                return
+            if latest.ended == "answered":
+                raise AlreadyAckedError("the lease ended with everything answered")
+            raise LeaseExpiredError("the lease has ended")
+        if any(lease.id == lease_id and lease.is_live(self.now) for lease in self.all_leases()):
+            raise LeaseForeignError("the lease is for something else")
+        number = lease_number(lease_id)
+        if latest is not None and number is not None and number < latest.number:
+            raise LeaseTakenOverError("leased again since")
+        raise LeaseUnknownError("no such lease")
+
+    def all_leases(self) -> list[Lease]:
+        """The latest lease of every cursor and every item."""
+        leases = [c.lease for _, p in self.all_partitions() for c in p.cursors.values()]
+        leases += [item.lease for queue in self.world.queues.values() for item in queue.items]
+        return [lease for lease in leases if lease is not None]
+
+    def leased_cursors(self, lease_id: str) -> list[tuple[QueueState, Partition, CursorState]]:
+        """What the lease still covers, live or run out."""
+        return [
+            (queue, partition, cursor)
+            for queue, partition in self.all_partitions()
+            for cursor in partition.cursors.values()
+            if cursor.lease and cursor.lease.id == lease_id and cursor.lease.ended is None
+        ]
+
+    # --- seek ------------------------------------------------------------------------------
+
+    def seek(self, request: Seek) -> int:
+        queue = self.queue(request.queue)
+        if request.partition not in (None, *queue.partitions):
+            raise NotFoundError("no such partition")
+        if request.group not in queue.groups:
+            raise NotFoundError("no such group")
+        before = 0
+        for partition in queue.partitions.values():
+            if request.partition in (None, partition.name):
+                cursor = partition.cursors[request.group]
+                self.end_lease(cursor)
+                cursor.position = self.seek_position(partition, request)
+                cursor.resolved.clear()
+                cursor.deliveries.clear()
+                cursor.retry_at.clear()
+                self.place(partition, cursor)
+                before += self.lag(partition, cursor)
+        return before
+
+    def seek_position(self, partition: Partition, request: Seek) -> int:
+        if request.to is SeekTo.START:
+            return partition.first_kept - 1
+        if request.to is SeekTo.END:
+            return partition.last_seq
+        if request.time is not None:
+            return self.position_of_time(partition, request.time)
+        assert request.seq is not None
+        return min(max(request.seq, partition.first_kept) - 1, partition.last_seq)
+
+    def end_lease(self, cursor: CursorState) -> None:
+        if cursor.lease is not None and cursor.lease.ended is None:
+            cursor.lease.ended = "ended"
+
+
+def lease_number(lease_id: str) -> int | None:
+    """Of anything that has the form of a lease id."""
+    try:
+        return parse_lease_id(lease_id)[0]
+    except LeaseUnknownError:
+        return None

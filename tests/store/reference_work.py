@@ -1,0 +1,265 @@
+"""Work queues in the reference model: items, each leased by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monarq.clock import micros
+from monarq.errors import ConflictError, LeaseExpiredError, NotFoundError
+from monarq.model import (
+    Ack,
+    Acked,
+    AckStatus,
+    AttemptOutcome,
+    ItemState,
+    Message,
+    Pop,
+    Popped,
+)
+from tests.store.reference_ordered import EXPIRED, TOO_OLD, OrderedRules
+from tests.store.reference_state import (
+    AttemptState,
+    Lease,
+    Partition,
+    QueueState,
+    WorkItem,
+)
+
+CANCELLED = "cancelled"
+
+
+class WorkRules(OrderedRules):
+    # --- pop -------------------------------------------------------------------------------
+
+    def pop_work(self, queue: QueueState, requests: Sequence[Pop]) -> list[Popped]:
+        """All requests of one call for one queue: they are dealt one item at a time."""
+        if queue.paused or not queue.partitions:
+            return [Popped(messages=[]) for _ in requests]
+        self.settle_items(queue)
+        ready = self.in_order_of_delivery(queue)
+        hands: list[list[WorkItem]] = [[] for _ in requests]
+        while ready and any(len(h) < r.batch for h, r in zip(hands, requests, strict=True)):
+            for hand, request in zip(hands, requests, strict=True):
+                if ready and len(hand) < request.batch:
+                    hand.append(ready.pop(0))
+        return [self.hand_out(queue, h, r) for h, r in zip(hands, requests, strict=True)]
+
+    def in_order_of_delivery(self, queue: QueueState) -> list[WorkItem]:
+        ready = [item for item in queue.items if item.state is ItemState.READY]
+        return sorted(ready, key=lambda item: (-item.effective_priority, item.turn))
+
+    def hand_out(self, queue: QueueState, items: list[WorkItem], request: Pop) -> Popped:
+        if not items:
+            return Popped(messages=[], next_at=self.next_change(queue))
+        lease_id = self.next_lease_id()
+        until = self.now + micros(request.lease_seconds or queue.options.lease_time)
+        for item in items:
+            item.state = ItemState.LEASED
+            item.attempts += 1
+            item.lease = Lease(lease_id, until, self.now, request.consumer)
+        partition = work_partition(queue)
+        messages = [as_message(queue, partition, item) for item in items]
+        if not request.auto_ack:
+            return Popped(messages=messages, lease_id=lease_id, lease_until=until)
+        for item in items:
+            self.answer_item(queue, item, Ack(status=AckStatus.COMPLETED))
+        return Popped(messages=messages)
+
+    def next_change(self, queue: QueueState) -> int | None:
+        """When something that is scheduled or leased will be ready."""
+        times = [i.run_at for i in queue.items if i.state is ItemState.SCHEDULED and i.run_at]
+        times += [i.lease.until for i in queue.items if i.state is ItemState.LEASED and i.lease]
+        return min(times, default=None)
+
+    def settle_items(self, queue: QueueState) -> None:
+        """Return what is due, then bury what is expired."""
+        for item in list(queue.items):
+            lease = item.lease
+            if item.state is ItemState.SCHEDULED and (item.run_at or 0) <= self.now:
+                self.make_ready(item)
+            elif item.state is ItemState.LEASED and lease and lease.has_run_out(self.now):
+                lease.ended = "expired"
+                queue.counters.failed += 1
+                self.note(item, AttemptOutcome.EXPIRED, EXPIRED)
+                item.error = EXPIRED
+                if item.attempts >= item.max_attempts:
+                    self.kill(queue, item, EXPIRED)
+                else:
+                    self.make_ready(item)
+        for item in list(queue.items):
+            waits = item.state in (ItemState.SCHEDULED, ItemState.READY)
+            if waits and item.expires_at is not None and item.expires_at <= self.now:
+                self.kill(queue, item, TOO_OLD)
+
+    # --- what becomes of an item -----------------------------------------------------------
+
+    def make_ready(self, item: WorkItem) -> None:
+        item.state = ItemState.READY
+        item.run_at = None
+        item.finished_at = None
+
+    def send_to_the_tail(self, queue: QueueState, item: WorkItem) -> None:
+        queue.turns += 1
+        item.turn = queue.turns
+        item.waited = 0
+
+    def schedule(self, item: WorkItem, run_at: int) -> None:
+        item.state = ItemState.SCHEDULED
+        item.run_at = run_at
+
+    def start_over(self, queue: QueueState, item: WorkItem) -> None:
+        """Ready at the tail, as if it had never been tried."""
+        self.make_ready(item)
+        self.send_to_the_tail(queue, item)
+        item.attempts = 0
+        item.error = None
+
+    def finish(self, item: WorkItem, state: ItemState) -> None:
+        item.state = state
+        item.run_at = None
+        item.finished_at = self.now
+
+    def kill(self, queue: QueueState, item: WorkItem, error: str) -> None:
+        self.finish(item, ItemState.DEAD)
+        item.error = error
+        is_letter = self.bury(
+            *(queue, work_partition(queue), item),
+            group="",
+            attempts=item.attempts,
+            error=error,
+        )
+        if not is_letter:
+            queue.items.remove(item)
+
+    def note(
+        self,
+        item: WorkItem,
+        outcome: AttemptOutcome,
+        error: str | None = None,
+        result: bytes | None = None,
+    ) -> None:
+        assert item.lease is not None
+        item.history.append(
+            AttemptState(
+                item.attempts,
+                item.lease.started_at,
+                self.now,
+                outcome,
+                item.lease.consumer,
+                error,
+                result,
+            )
+        )
+
+    # --- ack -------------------------------------------------------------------------------
+
+    def ack_item(self, queue: QueueState, request: Ack) -> Acked:
+        for item in queue.items:
+            if item.transaction_id == request.transaction_id:
+                break
+        else:
+            raise NotFoundError("no such item")
+        if request.lease_id is not None:
+            self.fence(item.lease, request.lease_id)
+        elif item.lease is None or not item.lease.is_live(self.now):
+            raise LeaseExpiredError("the item is not leased")
+        dead = self.answer_item(queue, item, request)
+        return Acked(
+            queue=queue.name,
+            partition=work_partition(queue).name,
+            transaction_id=request.transaction_id,
+            lease_released=True,
+            dead=int(dead),
+        )
+
+    def answer_item(self, queue: QueueState, item: WorkItem, request: Ack) -> bool:
+        """Carry out the ack's status; whether the item is dead now."""
+        assert item.lease is not None
+        item.lease.ended = "answered"
+        if request.status is AckStatus.RELEASE:
+            item.attempts -= 1
+            self.make_ready(item)
+            return False
+        self.note(item, AttemptOutcome(request.status), request.error, request.result)
+        item.error = request.error
+        error = request.error or ""
+        if request.status is AckStatus.COMPLETED:
+            queue.counters.completed += 1
+            self.finish(item, ItemState.DONE)
+            return False
+        if request.status is AckStatus.DEAD:
+            self.kill(queue, item, error)
+            return True
+        queue.counters.failed += 1
+        if item.attempts >= item.max_attempts:
+            self.kill(queue, item, error)
+            return True
+        if request.status is AckStatus.FAILED:
+            backoff = min(item.backoff_base**item.attempts, item.backoff_cap)
+            self.schedule(item, request.retry_at or self.now + micros(backoff))
+        else:
+            self.send_to_the_tail(queue, item)
+            if request.retry_at is None:
+                self.make_ready(item)
+            else:
+                self.schedule(item, request.retry_at)
+        return False
+
+    def leased_items(self, lease_id: str) -> list[tuple[QueueState, WorkItem]]:
+        """What the lease still covers, live or run out."""
+        return [
+            (queue, item)
+            for queue in self.world.queues.values()
+            for item in queue.items
+            if item.lease and item.lease.id == lease_id and item.lease.ended is None
+        ]
+
+    # --- by hand ---------------------------------------------------------------------------
+
+    def cancel_item(self, item_id: str) -> WorkItem:
+        _, item = self.item_by_id(item_id)
+        if item.is_finished:
+            raise ConflictError("the item is finished")
+        if item.state is ItemState.LEASED and item.lease is not None:
+            item.lease.ended = "ended"
+            self.note(item, AttemptOutcome.CANCELLED)
+        self.finish(item, ItemState.CANCELLED)
+        return item
+
+    def retry_item(self, item_id: str) -> WorkItem:
+        queue, item = self.item_by_id(item_id)
+        if item.state is ItemState.LEASED:
+            raise ConflictError("the item is leased")
+        self.start_over(queue, item)
+        self.forget_letter(queue, item)
+        return item
+
+    def forget_letter(self, queue: QueueState, item: WorkItem) -> None:
+        self.world.letters = [
+            letter
+            for letter in self.world.letters
+            if (letter.queue, letter.seq) != (queue.name, item.seq)
+        ]
+
+
+def work_partition(queue: QueueState) -> Partition:
+    [partition] = queue.partitions.values()
+    return partition
+
+
+def as_message(queue: QueueState, partition: Partition, item: WorkItem) -> Message:
+    return Message(
+        queue=queue.name,
+        partition=partition.name,
+        partition_id=partition.id,
+        seq=item.seq,
+        transaction_id=item.transaction_id,
+        payload=item.payload,
+        created_at=item.created_at,
+        attempts=item.attempts,
+        trace_id=item.trace_id,
+        producer=item.producer,
+        headers=item.headers,
+        priority=item.priority,
+        max_attempts=item.max_attempts,
+    )
