@@ -1,0 +1,369 @@
+"""Random histories on a store and on the reference model: both must answer and look the same.
+
+A longer run than that of every day: MONARQ_TEST_HISTORIES=1000 (histories on the memory store; the
+others get their share).
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from monarq.clock import ManualClock
+from monarq.model import (
+    Ack,
+    AckStatus,
+    DeadLetterFilter,
+    Message,
+    Popped,
+    Push,
+    QueueKind,
+    Renew,
+    Seek,
+    Transaction,
+)
+from monarq.store import open_store
+from tests.store import strategies as some
+from tests.store.comparison import SideBySide
+from tests.store.conftest import new_place
+from tests.store.reference import Reference
+
+HISTORIES = int(os.environ.get("MONARQ_TEST_HISTORIES", "60"))
+STEPS = 40
+SHARES = {"memory": 1.0, "sqlite": 0.2, "postgres-newest": 0.25}
+
+WRONG_TOKEN = "0" * 16
+MADE_UP_LEASES = ("999999999-0123456789abcdef", "nonsense")
+MADE_UP_PARTITION = 999_999
+
+
+#: A message, the lease it was delivered under, and the group.
+Delivered = tuple[Message, str, str]
+
+
+class Histories(RuleBasedStateMachine):
+    """Both stores at once. `place` says what kind of store; see the test below."""
+
+    name: str
+    directory: Path
+    servers: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.runner = asyncio.Runner()
+        self.place = new_place(self.name, self.directory, self.servers)
+        self.both = SideBySide(
+            self.runner.run(self.open()), Reference(self.clock), lambda call: self.runner.run(call)
+        )
+        self.delivered: list[Delivered] = []
+
+    async def open(self) -> Any:
+        place = await self.place.__aenter__()
+        return await open_store(place.address, clock=self.clock, schema=place.schema)
+
+    def teardown(self) -> None:
+        async def close() -> None:
+            await self.both.store.close()
+            await self.place.__aexit__(None, None, None)
+
+        try:
+            self.both.compare_group_states()
+        finally:
+            self.runner.run(close())
+            self.runner.close()
+
+    @property
+    def now(self) -> int:
+        return self.clock.now()
+
+    @property
+    def model(self) -> Reference:
+        return self.both.model
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @rule(seconds=some.steps)
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def lifecycle(self) -> None:
+        self.both.lifecycle()
+
+    # --- push, pop, ack ------------------------------------------------------------------------
+
+    @rule(data=st.data())
+    def push(self, data: st.DataObject) -> None:
+        self.both.push(data.draw(st.lists(self.some_pushes(), min_size=1, max_size=3)))
+
+    @rule(data=st.data(), queue=some.queues)
+    def push_to_one_queue(self, data: st.DataObject, queue: str) -> None:
+        self.both.push([data.draw(self.some_pushes([queue]))])
+
+    def some_pushes(
+        self, names: Sequence[str] = some.QUEUES, max_items: int = 5
+    ) -> st.SearchStrategy[Push]:
+        # A push to a queue that is not there makes an ordered one.
+        queues = self.model.world.queues
+        kinds = {n: queues[n].kind if n in queues else QueueKind.ORDERED for n in names}
+        return some.pushes(self.now, kinds, self.own_ids(), max_items)
+
+    def own_ids(self) -> list[str]:
+        """Transaction ids that the store has made itself."""
+        return [message.transaction_id for message, _, _ in self.delivered[-2:]]
+
+    @rule(data=st.data())
+    def pop(self, data: st.DataObject) -> None:
+        self.pop_some(data, some.QUEUES, most=3)
+
+    @rule(data=st.data())
+    def pop_where_something_is(self, data: st.DataObject) -> None:
+        self.pop_some(data, self.queues_with_something())
+
+    @rule(data=st.data())
+    def pop_and_ack(self, data: st.DataObject) -> None:
+        before = len(self.delivered)
+        self.pop_some(data, self.queues_with_something())
+        fresh = self.delivered[before:]
+        if fresh:
+            acks = self.some_acks(fresh, right=True)
+            self.both.ack(data.draw(st.lists(acks, min_size=1, max_size=4)))
+
+    def queues_with_something(self) -> Sequence[str]:
+        queues = self.model.world.queues.values()
+        return [q.name for q in queues if self.model.pending(q) and not q.paused] or some.QUEUES
+
+    def pop_some(self, data: st.DataObject, names: Sequence[str], most: int = 1) -> None:
+        requests = data.draw(st.lists(some.pops(self.now, names), min_size=1, max_size=most))
+        for request, answer in zip(requests, self.both.pop(requests), strict=True):
+            if isinstance(answer, Popped) and answer.lease_id is not None:
+                for message in answer.messages:
+                    self.delivered.append((message, answer.lease_id, request.group))
+
+    @precondition(lambda self: self.delivered)
+    @rule(data=st.data(), right=st.booleans())
+    def ack(self, data: st.DataObject, right: bool) -> None:
+        acks = self.some_acks(self.delivered[-8:], right=right)
+        self.both.ack(data.draw(st.lists(acks, min_size=1, max_size=4)))
+
+    @precondition(lambda self: self.delivered)
+    @rule(data=st.data())
+    def ack_every_message_of_a_lease(self, data: st.DataObject) -> None:
+        lease_id = self.a_lease(data)
+        group = next(group for _, lease, group in self.delivered if lease == lease_id)
+        messages = [m for m, lease, _ in self.delivered if lease == lease_id]
+        acks = [
+            Ack(
+                status=data.draw(some.statuses),
+                transaction_id=message.transaction_id,
+                partition_id=message.partition_id,
+                lease_id=lease_id,
+                group=group,
+                error=data.draw(some.errors),
+            )
+            for message in data.draw(st.permutations(messages))
+        ]
+        self.both.ack(acks)
+
+    def some_acks(self, recent: list[Delivered], *, right: bool) -> st.SearchStrategy[Ack]:
+        """Acks of what was delivered; unless `right`, something may be wrong with them."""
+        leases = [lease for _, lease, _ in recent]
+        wrong_leases = [
+            *leases,
+            *(lease.partition("-")[0] + "-" + WRONG_TOKEN for lease in leases[-2:]),
+            *MADE_UP_LEASES,
+        ]
+
+        @st.composite
+        def acks(draw: st.DrawFn) -> Ack:
+            message, lease_id, group = draw(st.sampled_from(recent))
+            status = draw(some.statuses)
+            can_wait = status in (AckStatus.FAILED, AckStatus.RETRY)
+            fields: dict[str, Any] = {
+                "status": status,
+                "transaction_id": message.transaction_id,
+                "partition_id": message.partition_id,
+                "lease_id": draw(st.sampled_from([lease_id, lease_id, None])),
+                "group": group,
+                "error": draw(some.errors),
+                "retry_at": draw(some.run_times(self.now)) if can_wait else None,
+                "result": draw(st.sampled_from([None, b"7"])),
+            }
+            if right:
+                return Ack(**fields)
+            fields["lease_id"] = draw(st.sampled_from(wrong_leases))
+            fields["group"] = draw(st.sampled_from([group, group, *some.GROUPS]))
+            match draw(st.integers(0, 5)):
+                case 0:
+                    fields["partition_id"] = draw(
+                        st.sampled_from([m.partition_id for m, _, _ in recent])
+                    )
+                case 1:
+                    fields["transaction_id"] = draw(st.sampled_from(["x", "y", "unheard-of"]))
+                case 2:
+                    fields |= {"transaction_id": None, "partition_id": None}
+                case 3:
+                    fields |= {"partition_id": MADE_UP_PARTITION, "lease_id": lease_id}
+            return Ack(**fields)
+
+        return acks()
+
+    def a_lease(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from([lease for _, lease, _ in self.delivered[-8:]]))
+
+    @precondition(lambda self: self.delivered)
+    @rule(data=st.data(), status=some.statuses, error=some.errors)
+    def ack_a_whole_lease(self, data: st.DataObject, status: AckStatus, error: str | None) -> None:
+        self.both.ack([Ack(status=status, lease_id=self.a_lease(data), error=error)])
+
+    @precondition(lambda self: self.delivered)
+    @rule(data=st.data(), seconds=st.sampled_from([1.0, 5.0, 20.0]))
+    def renew(self, data: st.DataObject, seconds: float) -> None:
+        lease_id = data.draw(st.sampled_from([self.a_lease(data), *MADE_UP_LEASES]))
+        self.both.renew([Renew(lease_id, seconds)])
+
+    @rule(data=st.data())
+    def transaction(self, data: st.DataObject) -> None:
+        operations: st.SearchStrategy[Any] = self.some_pushes(max_items=2)
+        required: list[str] = []
+        if self.delivered:
+            right = data.draw(st.integers(0, 2)) > 0
+            operations = st.one_of(operations, self.some_acks(self.delivered[-8:], right=right))
+            if data.draw(st.integers(0, 3)) == 0:
+                required = [data.draw(st.sampled_from([self.a_lease(data), *MADE_UP_LEASES]))]
+        chosen: list[Push | Ack] = data.draw(st.lists(operations, min_size=1, max_size=4))
+        self.both.transaction(Transaction(chosen, required))
+
+    # --- queues --------------------------------------------------------------------------------
+
+    @initialize(data=st.data())
+    def begin_with_all_queues(self, data: st.DataObject) -> None:
+        for queue in reversed(some.QUEUES):
+            self.configure_queue(queue, data.draw(some.options_of(queue)))
+
+    @rule(data=st.data(), queue=some.queues)
+    def configure(self, data: st.DataObject, queue: str) -> None:
+        self.configure_queue(queue, data.draw(some.options_of(queue)))
+
+    def configure_queue(self, queue: str, options: dict[str, Any]) -> None:
+        namespace = some.LABEL if queue in some.ORDERED else None
+        kind = some.KINDS[queue]
+        self.both.call("configure", queue, kind=kind, namespace=namespace, options=options)
+
+    @rule(data=st.data(), queue=some.queues, group=some.groups)
+    def administer(self, data: st.DataObject, queue: str, group: str) -> None:
+        """What happens now and then; a rule each would make them too frequent."""
+        match data.draw(st.sampled_from(["resume", "resume", "pause", "clear", "delete", "group"])):
+            case "resume":
+                for name, known in self.model.world.queues.items():
+                    if known.paused:
+                        self.both.call("set_paused", name, False)
+            case "pause":
+                self.both.call("set_paused", queue, True)
+            case "clear":
+                self.both.call("clear_queue", queue)
+            case "delete":
+                self.both.call("delete_queue", queue)
+                if data.draw(st.booleans()):
+                    self.configure_queue(queue, {})
+            case "group" if some.KINDS[queue] is QueueKind.ORDERED:
+                forget = data.draw(st.booleans())
+                self.both.call("delete_group", group, queue=queue, forget_start=forget)
+
+    @rule(data=st.data(), group=some.groups, queue=some.ordered_queues)
+    def subscribe_or_seek(self, data: st.DataObject, group: str, queue: str) -> None:
+        known = self.model.world.queues.get(queue)
+        if known is None or group not in known.groups:
+            self.both.call("subscribe", group, data.draw(some.starts(self.now)), queue=queue)
+        else:
+            partition = data.draw(st.sampled_from([None, None, *some.PARTITIONS]))
+            target = data.draw(some.seek_targets(self.now))
+            self.both.call("seek", Seek(group=group, queue=queue, partition=partition, **target))
+
+    # --- dead letters, messages, items -----------------------------------------------------------
+
+    @precondition(lambda self: self.model.world.letters)
+    @rule(data=st.data(), limit=st.sampled_from([1, 2, 1000, None]))
+    def redrive_or_purge(self, data: st.DataObject, limit: int | None) -> None:
+        if limit is None:
+            self.both.call("purge_dead_letters", self.some_letters(data))
+        else:
+            self.both.call("redrive", self.some_letters(data), limit=limit)
+
+    def some_letters(self, data: st.DataObject) -> DeadLetterFilter:
+        letter = data.draw(st.sampled_from(self.model.world.letters))
+        queue = letter.queue
+        return data.draw(
+            st.sampled_from(
+                [
+                    DeadLetterFilter(queue=queue),
+                    DeadLetterFilter(queue=queue, group=letter.group),
+                    DeadLetterFilter(queue=queue, partition=letter.partition),
+                    DeadLetterFilter(queue=queue, failed_from=letter.failed_at),
+                ]
+            )
+        )
+
+    @rule(data=st.data())
+    def delete_message(self, data: st.DataObject) -> None:
+        kept = [
+            (partition.id, transaction_id)
+            for queue, partition in self.model.all_partitions()
+            for transaction_id in self.model.kept(queue, partition)
+        ]
+        if kept:
+            self.both.call_on_message("delete_message", *data.draw(st.sampled_from(kept)))
+
+    @rule(data=st.data(), what=st.sampled_from(["cancel_item", "retry_item"]))
+    def cancel_or_retry_an_item(self, data: st.DataObject, what: str) -> None:
+        ids = [
+            item.id
+            for queue in self.model.world.queues.values()
+            if queue.is_work
+            for item in self.model.list_items(queue.name)
+        ]
+        if ids:
+            self.both.call_on_item(what, data.draw(st.sampled_from(ids)))
+
+    # --- what must always hold -------------------------------------------------------------------
+
+    @invariant()
+    def all_that_can_be_seen_is_the_same(self) -> None:
+        self.both.compare_everything()
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_random_histories_agree_with_the_reference_model(
+    name: str, tmp_path_factory: pytest.TempPathFactory, postgres_servers: Any
+) -> None:
+    def history() -> Histories:
+        Histories.name = name
+        Histories.directory = tmp_path_factory.mktemp("history")
+        Histories.servers = postgres_servers
+        return Histories()
+
+    run_state_machine_as_test(
+        history,
+        settings=settings(
+            max_examples=max(3, round(HISTORIES * SHARES[name])),
+            stateful_step_count=STEPS,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+        ),
+    )

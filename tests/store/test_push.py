@@ -1,0 +1,449 @@
+"""Push: seqs without holes whoever pushes when, requests whole or not at all, bytes as given."""
+
+import asyncio
+import random
+from collections import defaultdict
+
+import msgspec
+import pytest
+
+from monarq.clock import ManualClock
+from monarq.errors import InvalidRequestError, MonarqError, QueueFullError
+from monarq.model import Push, Pushed, PushItem, PushStatus
+from monarq.store import Store
+from tests.store.calls import code_of, pop, pop_one, push, push_items, push_many, seqs
+from tests.store.conftest import OpenStore
+from tests.store.scenarios import (
+    AWKWARD_NAMES,
+    WORK,
+    drain,
+    every,
+    nothing_changes,
+    numbers,
+    stats,
+)
+
+
+def pushed_of(outcomes: list[list[Pushed] | MonarqError]) -> list[Pushed]:
+    answers: list[Pushed] = []
+    for outcome in outcomes:
+        assert not isinstance(outcome, MonarqError), outcome
+        answers += outcome
+    return answers
+
+
+async def test_seq_counts_from_1_without_a_hole_in_each_partition(store: Store) -> None:
+    for expected in (1, 2, 3):
+        for partition in ("a", "b"):
+            assert (await push(store, "q", partition=partition)).seq == expected
+
+
+async def test_items_of_one_request_get_their_seqs_in_the_order_given(store: Store) -> None:
+    items = [PushItem("q", b"%d" % n, partition=f"p{n % 3}") for n in range(30)]
+    answers = await push_items(store, *items)
+    assert [answer.seq for answer in answers] == [n // 3 + 1 for n in range(30)]
+    assert [answer.queue for answer in answers] == ["q"] * 30
+    for partition in range(3):
+        rows = await every(store.list_messages, "q", partition=f"p{partition}")
+        assert [int(row.payload) for row in rows] == list(range(partition, 30, 3))
+
+
+async def test_requests_of_one_call_are_stored_as_if_one_after_the_other(store: Store) -> None:
+    calls = [Push([PushItem("q", b"%d" % (2 * n)), PushItem("q", b"%d" % (2 * n + 1))])
+             for n in range(5)]  # fmt: skip
+    answers = pushed_of(await store.push(calls))
+    assert [answer.seq for answer in answers] == list(range(1, 11))
+    assert numbers(await drain(store, "q")) == list(range(10))
+
+
+async def test_an_empty_call_is_answered_with_nothing(store: Store) -> None:
+    assert await store.push([]) == []
+    assert await store.pop([]) == []
+    assert await store.ack([]) == []
+    assert await store.renew([]) == []
+    assert await store.transaction([]) == []
+
+
+async def test_partition_numbers_are_unique_over_all_queues(store: Store) -> None:
+    answers = [
+        await push(store, queue, partition=partition)
+        for queue in ("q1", "q2", "q3")
+        for partition in ("Default", "a", "b")
+    ]
+    assert len({answer.partition_id for answer in answers}) == 9
+
+
+async def test_the_answer_names_the_message_by_its_partition_and_seq(store: Store) -> None:
+    await push(store, "q")
+    answer = await push(store, "q")
+    assert answer.status is PushStatus.QUEUED
+    assert answer.message_id == answer.transaction_id == f"{answer.partition_id}-2"
+    stored = await store.get_message(answer.partition_id, answer.transaction_id)
+    assert (stored.seq, stored.id) == (2, answer.message_id)
+
+
+async def test_a_push_makes_a_missing_queue_ordered_with_its_labels(store: Store) -> None:
+    await push(store, "q", namespace="ns", task="t")
+    queue = await store.get_queue("q")
+    assert (queue.kind, queue.namespace, queue.task) == ("ordered", "ns", "t")
+
+
+async def test_a_push_does_not_relabel_a_queue_that_exists(store: Store) -> None:
+    await push(store, "q", namespace="ns", task="t")
+    await push(store, "q", namespace="other", task="other")
+    queue = await store.get_queue("q")
+    assert (queue.namespace, queue.task) == ("ns", "t")
+
+
+async def test_trace_producer_and_headers_come_back_with_the_message(store: Store) -> None:
+    headers = '{"a":[1,2,{"b":null}],"ü":"\\u0000"}'.encode()
+    items = [
+        PushItem("q", b"1", trace_id="trace-1", headers=headers),
+        PushItem("q", b"2"),
+        PushItem("q", b"3", trace_id="trace-3"),
+        PushItem("q", b"4", headers=b"{}"),
+    ]
+    answers = await push_items(store, *items, producer="me")
+    assert [answer.trace_id for answer in answers] == ["trace-1", None, "trace-3", None]
+    await push(store, "q", b"5")
+    popped = (await pop(store, "q", 10)).messages
+    stored = await every(store.list_messages, "q")
+    for rows in (popped, stored):
+        assert [row.trace_id for row in rows] == ["trace-1", None, "trace-3", None, None]
+        assert [row.headers for row in rows] == [headers, None, None, b"{}", None]
+        assert [row.producer for row in rows] == ["me"] * 4 + [None]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"0",
+        b"null",
+        b"true",
+        b"-1.5e-300",
+        b'""',
+        b'"\\u0000"',
+        b'"a\\u0000b"',
+        b'"\\ud83d\\ude00"',
+        '"😀 ünïcödé"'.encode(),
+        b"[]",
+        b"{}",
+        b'{"a":1,"a":2}',
+        b' { "kept" : "as it comes" } \n',
+        b"[" * 500 + b"]" * 500,
+        b"123456789012345678901234567890",
+    ],
+)
+async def test_a_payload_of_any_json_type_comes_back_byte_for_byte(
+    store: Store, payload: bytes
+) -> None:
+    answer = await push(store, "q", payload)
+    message, _ = await pop_one(store, "q")
+    assert message.payload == payload
+    assert (await store.get_message(answer.partition_id, answer.transaction_id)).payload == payload
+    await store.configure("w", kind=WORK)
+    await push(store, "w", payload)
+    item, _ = await pop_one(store, "w")
+    assert item.payload == payload
+
+
+async def test_payloads_from_one_byte_to_a_megabyte_come_back_whole_and_in_order(
+    store: Store,
+) -> None:
+    chance = random.Random(1)
+    sizes = [0, 1, 100, 65_535, 524_288 - 2, 524_288, 1_000_000, 3]
+    payloads = [b"7", *(b'"%s"' % (b"%x" % chance.getrandbits(4 * n + 4))[:n] for n in sizes)]
+    await push_items(store, *(PushItem("q", payload) for payload in payloads))
+    assert [message.payload for message in await drain(store, "q", 3)] == payloads
+
+
+async def test_more_messages_than_a_segment_holds_are_pushed_and_popped_in_order(
+    store: Store,
+) -> None:
+    answers = await push_many(store, "q", 2_500)
+    assert [answer.seq for answer in answers] == list(range(1, 2_501))
+    assert numbers(await pop(store, "q", 2_500)) == list(range(1, 2_501))
+
+
+@pytest.mark.parametrize("name", AWKWARD_NAMES)
+async def test_an_awkward_name_can_be_pushed_to_popped_from_found_and_deleted(
+    store: Store, name: str
+) -> None:
+    answer = await push(
+        store, name, b"1", partition=name, transaction_id=name, trace_id=name, namespace=name
+    )
+    again = await push(store, name, b"2", partition=name, transaction_id=name)
+    assert (again.status, again.seq) == (PushStatus.DUPLICATE, 1)
+    await push(store, "bystander", b"3")
+    message, lease = await pop_one(store, name, partition=name, group=name, consumer=name)
+    assert (message.queue, message.partition, message.transaction_id) == (name, name, name)
+    assert (await store.get_message(answer.partition_id, name)).groups == {name: "leased"}
+    assert lease
+    assert await seqs(store, None, namespace=name, group="g") == [1]  # type: ignore[arg-type]
+    assert [q.name for q in (await store.list_queues(namespace=name)).rows] == [name]
+    assert [g.name for g in (await store.list_groups(queue=name)).rows] == sorted([name, "g"])
+    assert await store.delete_queue(name) is True
+    assert [q.name for q in (await store.list_queues()).rows] == ["bystander"]
+
+
+async def test_names_that_differ_in_case_width_or_composition_are_different(store: Store) -> None:
+    names = ["Queue", "queue", "QUEUE", "queue ", " queue", "é", "e\u0301", "ｑueue", "ß", "ss"]
+    for n, name in enumerate(names):
+        answer = await push(store, name, b"%d" % n)
+        assert (answer.status, answer.seq) == (PushStatus.QUEUED, 1)
+    for n, name in enumerate(names):
+        assert numbers(await pop(store, name)) == [n]
+
+
+# --- whole or not at all ---
+
+
+async def test_a_request_with_one_bad_item_stores_none_and_hurts_no_other(store: Store) -> None:
+    await push(store, "q")
+    good = Push([PushItem("q", b"1"), PushItem("new-good", b"1", partition="p")])
+    bad = Push([PushItem("q", b"2"), PushItem("new-bad", b"2"), PushItem("q", b"")])
+    outcomes = await store.push([good, bad, good])
+    assert [code_of(outcome) for outcome in outcomes] == [None, "invalid_request", None]
+    assert [row.seq for row in await every(store.list_messages, "q")] == [1, 2, 3]
+    assert [queue.name for queue in (await store.list_queues()).rows] == ["new-good", "q"]
+
+
+async def test_an_item_that_only_the_store_can_refuse_takes_its_whole_request_with_it(
+    store: Store,
+) -> None:
+    """The kind of a queue is known to the store alone."""
+    await store.configure("work", kind=WORK)
+    wrong = Push([PushItem("q", b"2"), PushItem("work", b"2", partition="p")])
+    wrong_too = Push([PushItem("q", b"3"), PushItem("q", b"3", priority=1)])
+    right = Push([PushItem("q", b"1"), PushItem("work", b"1", priority=1)])
+    outcomes = await store.push([wrong, right, wrong_too, right])
+    assert [code_of(outcome) for outcome in outcomes] == [
+        "invalid_request",
+        None,
+        "invalid_request",
+        None,
+    ]
+    assert [row.payload for row in await every(store.list_messages, "q")] == [b"1", b"1"]
+    assert [row.payload for row in await every(store.list_items, "work")] == [b"1", b"1"]
+
+
+async def test_a_refused_request_makes_no_queue_no_partition_and_burns_no_seq(
+    store: Store,
+) -> None:
+    await store.configure("small", options={"maxSize": 2})
+    await store.configure("work", kind=WORK)
+    await push(store, "small")
+    async with nothing_changes(store):
+        for items in (
+            [PushItem("new", b"1"), *[PushItem("small", b"1")] * 2],
+            [PushItem("small", b"1", partition="new"), PushItem("work", b"1", partition="p")],
+            [PushItem("new", b"1", priority=3)],
+        ):
+            with pytest.raises((QueueFullError, InvalidRequestError)):
+                await push_items(store, *items)
+    assert (await push(store, "small")).seq == 2
+
+
+@pytest.mark.parametrize("field", ["priority", "run_at", "delay_seconds", "max_attempts"])
+async def test_what_is_for_work_queues_is_refused_by_an_ordered_one(
+    store: Store, field: str
+) -> None:
+    await push(store, "q")
+    async with nothing_changes(store):
+        with pytest.raises(InvalidRequestError, match=field):
+            await push(store, "q", **{field: 5})
+
+
+async def test_a_work_queue_refuses_partitions(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    async with nothing_changes(store):
+        with pytest.raises(InvalidRequestError, match="partition"):
+            await push(store, "w", partition="p")
+    await push(store, "w", partition="Default")
+
+
+async def test_a_paused_queue_takes_pushes(store: Store) -> None:
+    await push(store, "q")
+    await store.set_paused("q", True)
+    assert (await push(store, "q")).status is PushStatus.QUEUED
+
+
+# --- time ---
+
+
+async def test_created_at_is_the_time_of_the_push(store: Store, clock: ManualClock) -> None:
+    times = []
+    for seconds in (0, 1.5, 0.000001, 3600):
+        times.append(clock.advance(seconds))
+        await push(store, "q")
+    assert [row.created_at for row in await every(store.list_messages, "q")] == times
+    assert [message.created_at for message in await drain(store, "q")] == times
+
+
+async def test_created_at_never_falls_within_a_partition_when_the_clock_does(
+    store: Store, clock: ManualClock
+) -> None:
+    first = clock.now()
+    await push(store, "q", partition="a")
+    earlier = clock.advance(-100)
+    await push(store, "q", partition="a")
+    await push(store, "q", partition="b")
+    later = clock.advance(200)
+    await push(store, "q", partition="a")
+    times = {
+        partition: [row.created_at for row in await every(
+            store.list_messages, "q", partition=partition)]
+        for partition in "ab"
+    }  # fmt: skip
+    assert times == {"a": [first, first, later], "b": [earlier]}
+
+
+# --- many pushers ---
+
+
+def crossing_requests(pushers: int, rounds: int) -> list[list[Push]]:
+    """Each pusher goes through many partitions in an order of its own: made for deadlocks."""
+    chance = random.Random(7)
+    partitions = [f"p{n}" for n in range(8)]
+    work: list[list[Push]] = []
+    for pusher in range(pushers):
+        requests = []
+        for turn in range(rounds):
+            chosen = chance.sample(partitions, 5) * 2
+            chance.shuffle(chosen)
+            requests.append(
+                Push([
+                    PushItem(f"q{chance.randrange(2)}", b"[%d,%d,%d]" % (pusher, turn, n), name)
+                    for n, name in enumerate(chosen)
+                ])
+            )  # fmt: skip
+        work.append(requests)
+    return work
+
+
+async def check_no_hole_and_each_pusher_in_order(
+    store: Store, answers: list[Pushed], requests: list[list[Push]]
+) -> None:
+    seen: dict[int, list[int]] = defaultdict(list)
+    for answer in answers:
+        assert answer.status is PushStatus.QUEUED
+        seen[answer.partition_id].append(answer.seq)
+    for given in seen.values():
+        assert sorted(given) == list(range(1, len(given) + 1))
+    sent = sum(len(request.items) for each in requests for request in each)
+    rows = [*await every(store.list_messages, "q0"), *await every(store.list_messages, "q1")]
+    assert len(rows) == len(answers) == sent
+    assert len({row.payload for row in rows}) == sent
+    orders: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+    for row in rows:
+        pusher, *rest = msgspec.json.decode(row.payload)
+        orders[row.partition_id, pusher].append(rest)
+    for order in orders.values():
+        assert order == sorted(order)
+    for queue in ("q0", "q1"):
+        assert (await stats(store, queue)).stored == sum(row.queue == queue for row in rows)
+
+
+async def test_many_pushers_over_many_partitions_in_crossing_orders_leave_no_hole(
+    store: Store,
+) -> None:
+    requests = crossing_requests(pushers=8, rounds=6)
+
+    async def pusher(mine: list[Push]) -> list[Pushed]:
+        answers: list[Pushed] = []
+        for request in mine:
+            answers += pushed_of(await store.push([request]))
+        return answers
+
+    answered = await asyncio.gather(*(pusher(mine) for mine in requests))
+    await check_no_hole_and_each_pusher_in_order(
+        store, [answer for answers in answered for answer in answers], requests
+    )
+
+
+async def test_pushers_of_two_stores_in_crossing_orders_leave_no_hole(
+    store: Store, open_another: OpenStore
+) -> None:
+    stores = [store, await open_another()]
+    requests = crossing_requests(pushers=6, rounds=5)
+
+    async def pusher(through: Store, mine: list[Push]) -> list[Pushed]:
+        answers: list[Pushed] = []
+        for request in mine:
+            answers += pushed_of(await through.push([request]))
+        return answers
+
+    answered = await asyncio.gather(
+        *(pusher(stores[n % 2], mine) for n, mine in enumerate(requests))
+    )
+    await check_no_hole_and_each_pusher_in_order(
+        store, [answer for answers in answered for answer in answers], requests
+    )
+
+
+async def test_two_stores_that_make_the_same_new_queue_at_once_make_one(
+    store: Store, open_another: OpenStore
+) -> None:
+    stores = [store, await open_another()]
+    for n in range(5):
+        answers = await asyncio.gather(
+            *(push(stores[k % 2], f"q{n}", partition=f"p{k % 3}") for k in range(6))
+        )
+        assert len({answer.partition_id for answer in answers}) == 3
+        assert sorted(answer.seq for answer in answers) == [1, 1, 1, 2, 2, 2]
+    assert len((await store.list_queues()).rows) == 5
+
+
+async def test_a_reader_that_follows_a_cursor_while_pushes_commit_sees_each_message_once_in_order(
+    store: Store, open_another: OpenStore
+) -> None:
+    other = await open_another()
+    total = 120
+    pushed: list[int] = []
+
+    async def pusher(through: Store, me: int) -> None:
+        for n in range(total // 4):
+            answer = await push(through, "q", b"[%d,%d]" % (me, n))
+            pushed.append(answer.seq)
+
+    async def reader(through: Store) -> list[bytes]:
+        got: list[bytes] = []
+        while len(got) < total:
+            for message in await drain(through, "q", 5, group="follower"):
+                assert message.seq == len(got) + 1
+                got.append(message.payload)
+            await asyncio.sleep(0)
+        return got
+
+    got, *_ = await asyncio.wait_for(
+        asyncio.gather(reader(store), *(pusher([store, other][n % 2], n) for n in range(4))), 60
+    )
+    assert sorted(pushed) == list(range(1, total + 1))
+    assert len(set(got)) == total
+    for me in range(4):
+        mine = [payload for payload in got if payload.startswith(b"[%d," % me)]
+        assert mine == [b"[%d,%d]" % (me, n) for n in range(total // 4)]
+    assert await drain(store, "q", group="follower") == []
+
+
+async def test_readers_of_two_groups_both_see_everything_while_several_push(
+    store: Store,
+) -> None:
+    async def pusher(partition: str) -> None:
+        for _ in range(10):
+            await push_many(store, "q", 3, partition=partition)
+
+    async def reader(group: str) -> dict[int, list[int]]:
+        got: dict[int, list[int]] = defaultdict(list)
+        while sum(map(len, got.values())) < 90:
+            for message in await drain(store, "q", 4, group=group):
+                got[message.partition_id].append(message.seq)
+            await asyncio.sleep(0)
+        return got
+
+    results = await asyncio.wait_for(
+        asyncio.gather(reader("g1"), reader("g2"), *(pusher(name) for name in "abc")), 60
+    )
+    for got in results[:2]:
+        assert got is not None
+        assert [order for _, order in sorted(got.items())] == [list(range(1, 31))] * 3

@@ -1,0 +1,408 @@
+"""Queues: made, changed in part, listed, cleared, deleted; never half, never the wrong one."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from monarq.clock import ManualClock
+from monarq.errors import (
+    ConflictError,
+    InvalidRequestError,
+    LeaseExpiredError,
+    NotFoundError,
+    QueueFullError,
+)
+from monarq.model import Queue, QueueKind, QueueOptions, StartFrom
+from monarq.store import Store
+from tests.store.calls import ack, pop, pop_one, push, push_many, seqs
+from tests.store.conftest import OpenStore
+from tests.store.scenarios import (
+    DEAD,
+    FAILED,
+    ORDERED,
+    WORK,
+    cursor_row,
+    dead_letters,
+    drain,
+    every,
+    group_row,
+    nothing_changes,
+    stats,
+)
+
+#: For each option a value other than its default.
+OTHER_VALUES: dict[str, Any] = {
+    "lease_time": 7.5,
+    "retention_enabled": False,
+    "retention_seconds": 12345.5,
+    "completed_retention_seconds": 54321.0,
+    "max_size": 2**53,
+    "encryption_enabled": True,
+    "priority": -7,
+    "dead_queue": "grave",
+    "retry_limit": 9,
+    "retry_delay": 123,
+    "delayed_processing": 1.25,
+    "window_buffer": 2.5,
+    "max_wait_time_seconds": 99.0,
+    "dead_letter_queue": False,
+    "dlq_after_max_retries": False,
+    "max_attempts": 8,
+    "backoff_base": 1.5,
+    "backoff_cap": 60.0,
+    "backoff_jitter": 0.25,
+    "expire_timeout": 77.0,
+    "default_priority": -3,
+}
+
+
+def test_every_option_has_another_value_here() -> None:
+    fields = msgspec.structs.fields(QueueOptions)
+    assert set(OTHER_VALUES) == {field.name for field in fields}
+    assert all(OTHER_VALUES[field.name] != field.default for field in fields)
+
+
+async def test_a_queue_is_made_with_the_defaults_and_read_back(
+    store: Store, clock: ManualClock
+) -> None:
+    made = await store.configure("q")
+    assert made == await store.get_queue("q")
+    assert (made.name, made.kind, made.namespace, made.task) == ("q", ORDERED, "", "")
+    assert (made.paused, made.created_at, made.options) == (False, clock.now(), QueueOptions())
+
+
+async def test_every_option_is_kept_as_given(store: Store) -> None:
+    await store.configure("grave")
+    made = await store.configure("q", namespace="ns", task="t", options=OTHER_VALUES)
+    assert made.options == QueueOptions(**OTHER_VALUES)
+    assert (await store.get_queue("q")).options == QueueOptions(**OTHER_VALUES)
+
+
+@pytest.mark.parametrize("kind", list(QueueKind))
+async def test_a_change_of_one_option_keeps_all_the_others(store: Store, kind: QueueKind) -> None:
+    await store.configure("grave", kind=kind)
+    await store.configure("q", kind=kind, namespace="ns", task="t", options=OTHER_VALUES)
+    expected = dict(OTHER_VALUES)
+    for field in msgspec.structs.fields(QueueOptions):
+        changed = await store.configure("q", options={field.encode_name: field.default})
+        expected[field.name] = field.default
+        assert changed.options == QueueOptions(**expected)
+        assert (changed.kind, changed.namespace, changed.task) == (kind, "ns", "t")
+    assert (await store.get_queue("q")).options == QueueOptions()
+
+
+async def test_options_go_by_their_python_and_their_json_names(store: Store) -> None:
+    made = await store.configure("q", options={"lease_time": 5, "retryLimit": 7})
+    assert (made.options.lease_time, made.options.retry_limit) == (5.0, 7)
+
+
+async def test_labels_change_one_at_a_time_and_can_be_removed(store: Store) -> None:
+    await store.configure("q", namespace="ns", task="t")
+    changed = await store.configure("q", task="other")
+    assert (changed.namespace, changed.task) == ("ns", "other")
+    changed = await store.configure("q", namespace="")
+    assert (changed.namespace, changed.task) == ("", "other")
+
+
+async def test_the_version_counts_changes_and_the_id_stays(store: Store) -> None:
+    versions: list[Queue] = [await store.configure("q")]
+    versions.append(await store.configure("q", options={"leaseTime": 5}))
+    versions.append(await store.configure("q", namespace="ns"))
+    versions.append(await store.set_paused("q", True))
+    numbers = [queue.version for queue in versions]
+    assert numbers == sorted(set(numbers))
+    assert len({queue.id for queue in versions}) == 1
+    assert (await store.get_queue("q")).version == numbers[-1]
+
+
+async def test_a_change_made_through_one_store_holds_at_once_for_another(
+    store: Store, open_another: OpenStore, clock: ManualClock
+) -> None:
+    other = await open_another()
+    await store.configure("q", options={"retryLimit": 0})
+    await push_many(store, "q", 3)
+    assert await seqs(other, "q", 1, group="warm") == [1]
+    await store.configure("q", options={"retryLimit": 5, "leaseTime": 1000, "maxSize": 3})
+    message, lease = await pop_one(other, "q")
+    assert (await other.get_queue("q")).options.lease_time == 1000
+    assert (await cursor_row(store, "q", "__QUEUE_MODE__")).lease_until == (
+        clock.now() + 1000_000_000
+    )
+    acked = await ack(other, message, lease, FAILED)
+    assert acked.dead == 0
+    with pytest.raises(QueueFullError):
+        await push(other, "q")
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"leaseTme": 5},
+        {"lease-time": 5},
+        {"LeaseTime": 5},
+        {"": 5},
+        {"leaseTime": 0},
+        {"leaseTime": -1},
+        {"leaseTime": "5"},
+        {"leaseTime": None},
+        {"leaseTime": float("nan")},
+        {"leaseTime": float("inf")},
+        {"leaseTime": 7 * 86_400 + 1},
+        {"retentionSeconds": -0.001},
+        {"retentionEnabled": 1},
+        {"retentionEnabled": "yes"},
+        {"maxSize": -1},
+        {"maxSize": 1.5},
+        {"maxSize": True},
+        {"priority": 1001},
+        {"priority": -1001},
+        {"retryLimit": -1},
+        {"retryLimit": 2.5},
+        {"retryDelay": -1},
+        {"retryDelay": 7 * 86_400_000 + 1},
+        {"delayedProcessing": -1},
+        {"windowBuffer": -1},
+        {"maxWaitTimeSeconds": -1},
+        {"maxAttempts": 0},
+        {"backoffBase": -1},
+        {"backoffBase": 1001},
+        {"backoffCap": -1},
+        {"backoffJitter": 1.01},
+        {"backoffJitter": -0.01},
+        {"expireTimeout": -1},
+        {"defaultPriority": 5000},
+        {"deadQueue": 5},
+        {"deadQueue": "x" * 256},
+        {"deadQueue": "a\x00b"},
+        {"leaseTime": 5, "unknown": 1},
+        {"leaseTime": 5, "retryLimit": -1},
+    ],
+    ids=str,
+)
+async def test_an_unknown_or_impossible_option_is_refused_and_changes_nothing(
+    store: Store, options: dict[str, Any]
+) -> None:
+    await store.configure("q", options={"leaseTime": 77})
+    async with nothing_changes(store):
+        with pytest.raises(InvalidRequestError):
+            await store.configure("q", options=options)
+        with pytest.raises(InvalidRequestError):
+            await store.configure("new", options=options)
+
+
+async def test_the_error_about_an_unknown_option_names_it(store: Store) -> None:
+    with pytest.raises(InvalidRequestError, match="leaseTme"):
+        await store.configure("q", options={"leaseTme": 5})
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", "a\x00b", "\x7f", "\ud800", None, 5, b"q"])
+async def test_a_malformed_name_is_refused_everywhere(store: Store, name: Any) -> None:
+    async with nothing_changes(store):
+        with pytest.raises(InvalidRequestError):
+            await store.configure(name)
+        if name not in ("", None):
+            with pytest.raises(InvalidRequestError):
+                await store.configure("q", namespace=name)
+            with pytest.raises(InvalidRequestError):
+                await store.configure("q", task=name)
+
+
+async def test_a_queue_of_another_kind_is_a_conflict_and_the_same_kind_is_not(
+    store: Store,
+) -> None:
+    await store.configure("w", kind=WORK, options={"leaseTime": 5})
+    await push(store, "q")
+    async with nothing_changes(store):
+        with pytest.raises(ConflictError):
+            await store.configure("w", kind=ORDERED, options={"leaseTime": 6})
+        with pytest.raises(ConflictError):
+            await store.configure("q", kind=WORK)
+    assert (await store.configure("w", kind=WORK)).options.lease_time == 5
+    assert (await store.configure("w")).kind is WORK
+    assert (await store.configure("q", kind=ORDERED)).kind is ORDERED
+
+
+async def test_a_queue_that_does_not_exist_is_not_found(store: Store) -> None:
+    for call in (
+        store.get_queue("missing"),
+        store.set_paused("missing", True),
+        store.clear_queue("missing"),
+        store.list_messages("missing"),
+        store.list_items("missing"),
+        store.next_items("missing"),
+        store.export_plan("missing"),
+        store.find_item("missing", "t"),
+        store.list_cursors("missing", "g"),
+    ):
+        with pytest.raises(NotFoundError):
+            await call
+    assert await store.delete_queue("missing") is False
+
+
+async def test_two_stores_that_configure_a_new_queue_at_once_make_one(
+    store: Store, open_another: OpenStore
+) -> None:
+    stores = [store, await open_another()]
+    for n in range(4):
+        made = await asyncio.gather(
+            *(stores[k % 2].configure(f"q{n}", options={"retryLimit": k}) for k in range(6))
+        )
+        assert len({queue.id for queue in made}) == 1
+    assert len((await store.list_queues()).rows) == 4
+
+
+async def test_changes_of_different_options_at_once_are_all_kept(
+    store: Store, open_another: OpenStore
+) -> None:
+    other = await open_another()
+    await store.configure("q")
+    await asyncio.gather(
+        store.configure("q", options={"leaseTime": 11}),
+        other.configure("q", options={"retryLimit": 12}),
+        store.configure("q", options={"maxSize": 13}),
+        other.configure("q", namespace="ns"),
+    )
+    queue = await other.get_queue("q")
+    options = queue.options
+    assert (options.lease_time, options.retry_limit, options.max_size) == (11, 12, 13)
+    assert queue.namespace == "ns"
+
+
+# --- list ---
+
+
+async def test_queues_are_listed_by_name_page_by_page_with_their_labels(store: Store) -> None:
+    names = ["b", "B", "a", "ä", "z", "Z", "10", "9", "%", "_", "日"]
+    for n, name in enumerate(names):
+        await store.configure(name, namespace=f"n{n % 2}", task=f"t{n % 3}")
+    for limit in (1, 2, 3, 11, 100):
+        rows = await every(store.list_queues, limit=limit)
+        assert [row.name for row in rows] == sorted(names)
+    in_n1 = await every(store.list_queues, namespace="n1", limit=2)
+    assert [row.name for row in in_n1] == sorted(names[1::2])
+    in_t0 = await every(store.list_queues, task="t0", limit=2)
+    assert [row.name for row in in_t0] == sorted(names[::3])
+    both = await every(store.list_queues, namespace="n0", task="t0", limit=1)
+    assert [row.name for row in both] == sorted(names[::6])
+
+
+async def test_paging_through_queues_neither_repeats_nor_skips_while_they_come_and_go(
+    store: Store,
+) -> None:
+    for n in range(10, 20):
+        await store.configure(f"q{n}")
+    first = await store.list_queues(limit=4)
+    await store.delete_queue("q13")
+    await store.delete_queue("q15")
+    await store.configure("q100")
+    await store.configure("q17b")
+    rest = await every(store.list_queues, limit=4)
+    page = await store.list_queues(limit=100, after=first.next)
+    assert [row.name for row in first.rows] == ["q10", "q11", "q12", "q13"]
+    assert [row.name for row in page.rows] == ["q14", "q16", "q17", "q17b", "q18", "q19"]
+    assert len(rest) == 10
+
+
+# --- clear ---
+
+
+@pytest.mark.parametrize("consumed", [0, 2, 5])
+async def test_clear_removes_what_is_stored_and_leaves_groups_at_the_end(
+    store: Store, consumed: int
+) -> None:
+    await push_many(store, "q", 3, partition="a")
+    await push_many(store, "q", 2, partition="b")
+    for _ in range(consumed):
+        message, lease = await pop_one(store, "q", group="g")
+        await ack(store, message, lease, group="g")
+    await store.subscribe("g", StartFrom.ALL, queue="q")
+    assert await store.clear_queue("q") == 5
+    assert await every(store.list_messages, "q") == []
+    assert (await stats(store, "q")).stored == 0
+    assert (await stats(store, "q")).pending == 0
+    assert (await group_row(store, "q", "g")).lag == 0
+    assert (await pop(store, "q", group="g")).messages == []
+    answer = await push(store, "q", partition="a")
+    assert answer.seq == 4
+    assert [(m.partition, m.seq) for m in await drain(store, "q", group="g")] == [("a", 4)]
+    assert await store.clear_queue("q") == 1
+    assert await store.clear_queue("q") == 0
+
+
+async def test_clear_leaves_the_options_dead_letters_and_other_queues(store: Store) -> None:
+    await store.configure("q", options={"leaseTime": 77})
+    await push_many(store, "q", 2)
+    await push(store, "other")
+    message, lease = await pop_one(store, "q")
+    await ack(store, message, lease, DEAD)
+    await store.clear_queue("q")
+    assert (await store.get_queue("q")).options.lease_time == 77
+    assert len(await dead_letters(store)) == 1
+    assert (await stats(store, "other")).stored == 1
+
+
+async def test_clear_empties_a_work_queue_whatever_state_its_items_have(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    await push(store, "w", delay_seconds=60)
+    await push_many(store, "w", 4)
+    first, lease = await pop_one(store, "w")
+    await ack(store, first, lease)
+    leased, lease = await pop_one(store, "w")
+    assert await store.clear_queue("w") == 5
+    assert await every(store.list_items, "w") == []
+    assert (await stats(store, "w")).pending == 0
+    with pytest.raises((NotFoundError, LeaseExpiredError)):
+        await ack(store, leased, lease)
+    assert (await push(store, "w", b"1")).seq == 6
+
+
+# --- delete ---
+
+
+async def test_delete_removes_the_queue_with_all_that_belongs_to_it(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    for queue in ("q", "w"):
+        await push_many(store, queue, 3)
+        message, lease = await pop_one(store, queue)
+        await ack(store, message, lease, DEAD)
+        await pop_one(store, queue)
+    await push(store, "other")
+    old = (await store.list_messages("q")).rows[0]
+    item = (await store.list_items("w")).rows[0]
+    for queue in ("q", "w"):
+        assert await store.delete_queue(queue) is True
+        assert await store.delete_queue(queue) is False
+    assert [row.name for row in await every(store.list_queues)] == ["other"]
+    assert [row.queue for row in await every(store.queue_stats)] == ["other"]
+    assert await dead_letters(store) == []
+    assert await every(store.list_groups) == []
+    with pytest.raises(NotFoundError):
+        await store.get_message(old.partition_id, old.transaction_id)
+    with pytest.raises(NotFoundError):
+        await store.get_item(item.id)
+
+
+async def test_a_queue_made_again_after_its_deletion_remembers_nothing(store: Store) -> None:
+    await store.configure("q", namespace="ns", options={"leaseTime": 77})
+    old = await push(store, "q", transaction_id="a")
+    await drain(store, "q", group="g")
+    await store.delete_queue("q")
+    new = await push(store, "q", transaction_id="a")
+    assert new.partition_id != old.partition_id
+    assert (new.status, new.seq) == ("queued", 1)
+    queue = await store.get_queue("q")
+    assert (queue.namespace, queue.options) == ("", QueueOptions())
+    assert await seqs(store, "q", group="g") == [1]
+
+
+async def test_a_queue_can_be_made_again_as_the_other_kind(store: Store) -> None:
+    await push(store, "q")
+    await store.delete_queue("q")
+    await store.configure("q", kind=WORK)
+    await push(store, "q", priority=3)
+    assert (await pop(store, "q")).messages[0].priority == 3
