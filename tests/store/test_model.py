@@ -207,20 +207,31 @@ class Histories(RuleBasedStateMachine):
                 return Ack(**fields)
             fields["lease_id"] = draw(st.sampled_from(wrong_leases))
             fields["group"] = draw(st.sampled_from([group, group, *some.GROUPS]))
-            match draw(st.integers(0, 5)):
+            match draw(st.integers(0, 7)):
                 case 0:
                     fields["partition_id"] = draw(
                         st.sampled_from([m.partition_id for m, _, _ in recent])
                     )
                 case 1:
-                    fields["transaction_id"] = draw(st.sampled_from(["x", "y", "unheard-of"]))
+                    fields["transaction_id"] = draw(st.sampled_from(["x", "unheard-of"]))
                 case 2:
                     fields |= {"transaction_id": None, "partition_id": None}
                 case 3:
                     fields |= {"partition_id": MADE_UP_PARTITION, "lease_id": lease_id}
+                case 4 | 5:
+                    # A neighbour of the message, under the right lease.
+                    neighbours = self.neighbours(message)
+                    fields |= {"lease_id": lease_id, "group": group}
+                    fields["transaction_id"] = draw(st.sampled_from(neighbours))
             return Ack(**fields)
 
         return acks()
+
+    def neighbours(self, message: Message) -> list[str]:
+        for queue, partition in self.model.all_partitions():
+            if partition.id == message.partition_id and self.model.kept(queue, partition):
+                return list(self.model.kept(queue, partition))
+        return [message.transaction_id]
 
     def a_lease(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from([lease for _, lease, _ in self.delivered[-8:]]))
@@ -318,14 +329,14 @@ class Histories(RuleBasedStateMachine):
             )
         )
 
-    @rule(data=st.data())
-    def delete_message(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), really=st.integers(0, 3))
+    def delete_message(self, data: st.DataObject, really: int) -> None:
         kept = [
             (partition.id, transaction_id)
             for queue, partition in self.model.all_partitions()
             for transaction_id in self.model.kept(queue, partition)
         ]
-        if kept:
+        if kept and not really:
             self.both.call_on_message("delete_message", *data.draw(st.sampled_from(kept)))
 
     @rule(data=st.data(), what=st.sampled_from(["cancel_item", "retry_item"]))
