@@ -47,11 +47,12 @@ from monarq.model import (
 from monarq.store import validation
 from monarq.store.contract import Outcome
 from tests.store.reference_core import with_headers
+from tests.store.reference_inspection import Inspection
 from tests.store.reference_state import Partition, QueueState, Scope
-from tests.store.reference_work import WorkRules, work_partition
+from tests.store.reference_work import work_partition
 
 
-class Reference(WorkRules):
+class Reference(Inspection):
     # --- push, pop, ack, renew, transaction --------------------------------------------------
 
     def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
@@ -331,11 +332,9 @@ class Reference(WorkRules):
         if queue.is_work:
             self.delete_item(queue, transaction_id)
             return
-        for message in partition.messages:
-            if message.transaction_id == transaction_id and not message.deleted:
-                break
-        else:
-            raise NotFoundError("no such message")
+        message = self.message_named(partition, transaction_id)
+        if message.deleted:
+            raise NotFoundError("deleted before")
         for cursor in partition.cursors.values():
             is_live = cursor.lease is not None and cursor.lease.is_live(self.now)
             if is_live and message in self.under_lease(partition, cursor):
@@ -348,11 +347,7 @@ class Reference(WorkRules):
                     cursor.available_at = None
 
     def delete_item(self, queue: QueueState, transaction_id: str) -> None:
-        for item in queue.items:
-            if item.transaction_id == transaction_id:
-                break
-        else:
-            raise NotFoundError("no such item")
+        item = self.item_named(queue, transaction_id)
         if item.state is ItemState.LEASED:
             raise ConflictError("the item is leased")
         queue.items.remove(item)

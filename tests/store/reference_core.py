@@ -88,6 +88,21 @@ class ReferenceCore:
                 return queue, item
         raise NotFoundError(f"no item {item_id}")
 
+    def message_named(self, partition: Partition, name: str) -> KeptMessage:
+        """By its transaction id, or by its id."""
+        for message in partition.messages:
+            if name in (message.transaction_id, message_id(partition.id, message.seq)):
+                return message
+        raise NotFoundError(f"no message {name!r}")
+
+    def item_named(self, queue: QueueState, name: str) -> WorkItem:
+        """By its transaction id, or by its id."""
+        for partition in queue.partitions.values():
+            for item in queue.items:
+                if name in (item.transaction_id, message_id(partition.id, item.seq)):
+                    return item
+        raise NotFoundError(f"no item {name!r}")
+
     def next_lease_id(self) -> str:
         self.world.leases += 1
         return f"{self.world.leases}-{self.world.leases:016x}"

@@ -264,11 +264,7 @@ class OrderedRules(ReferenceCore):
             raise LeaseExpiredError("the message is not leased")
         assert cursor is not None
         assert cursor.lease is not None
-        for message in partition.messages:
-            if message.transaction_id == request.transaction_id:
-                break
-        else:
-            raise NotFoundError("no such message")
+        message = self.message_named(partition, request.transaction_id)
         if message.seq > cursor.lease.delivered[-1]:
             raise NotInLeaseError("not delivered under this lease")
         if message.seq in cursor.lease.answered or self.is_resolved(cursor, message):

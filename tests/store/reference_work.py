@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monarq.clock import micros
-from monarq.errors import ConflictError, LeaseExpiredError, NotFoundError
+from monarq.errors import ConflictError, LeaseExpiredError
 from monarq.model import (
     Ack,
     Acked,
@@ -154,11 +154,8 @@ class WorkRules(OrderedRules):
     # --- ack -------------------------------------------------------------------------------
 
     def ack_item(self, queue: QueueState, request: Ack) -> Acked:
-        for item in queue.items:
-            if item.transaction_id == request.transaction_id:
-                break
-        else:
-            raise NotFoundError("no such item")
+        assert request.transaction_id is not None
+        item = self.item_named(queue, request.transaction_id)
         if request.lease_id is not None:
             self.fence(item.lease, request.lease_id)
         elif item.lease is None or not item.lease.is_live(self.now):

@@ -1,0 +1,199 @@
+"""Looking at the reference model: the same rows as the store's inspection calls, unpaged."""
+
+from __future__ import annotations
+
+from monarq.clock import SECOND
+from monarq.model import (
+    Attempt,
+    Cursor,
+    Group,
+    Item,
+    ItemState,
+    Queue,
+    QueueStats,
+    StoredMessage,
+)
+from tests.store.reference_state import (
+    CursorState,
+    KeptMessage,
+    Partition,
+    QueueState,
+    WorkItem,
+)
+from tests.store.reference_work import WorkRules, work_partition
+
+
+class Inspection(WorkRules):
+    def list_queues(self) -> list[Queue]:
+        return [
+            Queue(
+                id=0,
+                name=queue.name,
+                kind=queue.kind,
+                namespace=queue.namespace,
+                task=queue.task,
+                paused=queue.paused,
+                version=0,
+                created_at=queue.created_at,
+                options=queue.options,
+            )
+            for _, queue in sorted(self.world.queues.items())
+        ]
+
+    def queue_stats(self) -> list[QueueStats]:
+        return [
+            QueueStats(
+                queue=queue.name,
+                kind=queue.kind,
+                partitions=len(queue.partitions),
+                pushed=queue.pushed,
+                stored=self.stored(queue),
+                pending=self.pending(queue),
+                completed=queue.counters.completed,
+                failed=queue.counters.failed,
+                dead=queue.counters.dead,
+                dead_letters=len(self.letters_of(queue)),
+                states={
+                    state: count
+                    for state in ItemState
+                    if (count := sum(item.state is state for item in queue.items))
+                },
+            )
+            for _, queue in sorted(self.world.queues.items())
+        ]
+
+    def list_groups(self) -> list[Group]:
+        return [
+            self.group_row(queue, name)
+            for _, queue in sorted(self.world.queues.items())
+            for name in sorted(queue.groups)
+        ]
+
+    def group_row(self, queue: QueueState, name: str) -> Group:
+        group = queue.groups[name]
+        waiting = [
+            message
+            for partition in queue.partitions.values()
+            for message in self.unresolved(partition, partition.cursors[name])
+        ]
+        oldest = min((message.created_at for message in waiting), default=self.now)
+        return Group(
+            name=name,
+            queue=queue.name,
+            start_at=group.start_at,
+            created_at=group.created_at,
+            lag=len(waiting),
+            lag_seconds=max(0, self.now - oldest) / SECOND,
+            completed=group.counters.completed,
+            failed=group.counters.failed,
+            dead=group.counters.dead,
+        )
+
+    def list_cursors(self, queue_name: str, group: str) -> list[Cursor]:
+        queue = self.queue(queue_name)
+        return [
+            self.cursor_row(queue, partition, partition.cursors[group])
+            for partition in sorted(queue.partitions.values(), key=lambda p: p.id)
+        ]
+
+    def cursor_row(self, queue: QueueState, partition: Partition, cursor: CursorState) -> Cursor:
+        lease = cursor.lease
+        return Cursor(
+            group=cursor.group,
+            queue=queue.name,
+            partition=partition.name,
+            partition_id=partition.id,
+            position=cursor.position,
+            last_seq=partition.last_seq,
+            lag=self.lag(partition, cursor),
+            available_at=cursor.available_at,
+            lease_until=lease.until if lease is not None and lease.ended is None else None,
+        )
+
+    def list_messages(self, queue_name: str) -> list[StoredMessage]:
+        queue = self.queue(queue_name)
+        return [
+            self.message_row(queue, partition, message)
+            for partition in sorted(queue.partitions.values(), key=lambda p: p.id)
+            for message in partition.messages
+            if not message.deleted
+        ]
+
+    def message_row(
+        self, queue: QueueState, partition: Partition, message: KeptMessage
+    ) -> StoredMessage:
+        return StoredMessage(
+            queue=queue.name,
+            partition=partition.name,
+            partition_id=partition.id,
+            seq=message.seq,
+            transaction_id=message.transaction_id,
+            payload=message.payload,
+            created_at=message.created_at,
+            trace_id=message.trace_id,
+            producer=message.producer,
+            headers=message.headers,
+            groups={
+                group: self.state_for(partition, cursor, message)
+                for group, cursor in partition.cursors.items()
+            },
+        )
+
+    def state_for(self, partition: Partition, cursor: CursorState, message: KeptMessage) -> str:
+        """What the message is to a group."""
+        if self.is_resolved(cursor, message):
+            return "done"
+        lease = cursor.lease
+        is_live = lease is not None and lease.is_live(self.now)
+        if is_live and message in self.under_lease(partition, cursor):
+            return "leased"
+        return "pending"
+
+    def list_items(self, queue_name: str) -> list[Item]:
+        queue = self.queue(queue_name)
+        return [self.item_row(queue, item) for item in queue.items]
+
+    def next_items(self, queue_name: str) -> list[Item]:
+        queue = self.queue(queue_name)
+        return [self.item_row(queue, item) for item in self.in_order_of_delivery(queue)]
+
+    def item_row(self, queue: QueueState, item: WorkItem) -> Item:
+        is_leased = item.state is ItemState.LEASED and item.lease is not None
+        return Item(
+            queue=queue.name,
+            partition_id=work_partition(queue).id,
+            seq=item.seq,
+            transaction_id=item.transaction_id,
+            payload=item.payload,
+            state=item.state,
+            priority=item.priority,
+            effective_priority=item.effective_priority,
+            attempts=item.attempts,
+            max_attempts=item.max_attempts,
+            created_at=item.created_at,
+            run_at=item.run_at,
+            lease_until=item.lease.until if is_leased and item.lease else None,
+            finished_at=item.finished_at,
+            consumer=item.lease.consumer if is_leased and item.lease else None,
+            error=item.error,
+            trace_id=item.trace_id,
+            producer=item.producer,
+            headers=item.headers,
+        )
+
+    def item_attempts(self, item_id: str) -> list[Attempt]:
+        queue, item = self.item_by_id(item_id)
+        return [
+            Attempt(
+                item_id=item_id,
+                queue=queue.name,
+                attempt=attempt.attempt,
+                started_at=attempt.started_at,
+                ended_at=attempt.ended_at,
+                outcome=attempt.outcome,
+                consumer=attempt.consumer,
+                error=attempt.error,
+                result=attempt.result,
+            )
+            for attempt in item.history
+        ]

@@ -1,0 +1,390 @@
+"""Random histories on a store and on the reference model: both must answer and look the same.
+
+A longer run than that of every day: MONARQ_TEST_HISTORIES=1000 (histories on the memory store; the
+others get their share).
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from monarq.clock import ManualClock
+from monarq.model import (
+    Ack,
+    AckStatus,
+    DeadLetterFilter,
+    Message,
+    Popped,
+    Push,
+    QueueKind,
+    Renew,
+    Seek,
+    Transaction,
+)
+from monarq.store import open_store
+from tests.store import strategies as some
+from tests.store.comparison import SideBySide
+from tests.store.conftest import new_place
+from tests.store.reference import Reference
+
+HISTORIES = int(os.environ.get("MONARQ_TEST_HISTORIES", "60"))
+STEPS = 40
+SHARES = {"memory": 1.0, "sqlite": 0.2, "postgres-newest": 0.25}
+
+WRONG_TOKEN = "0" * 16
+MADE_UP_LEASES = ("999999999-0123456789abcdef", "nonsense")
+MADE_UP_PARTITION = 999_999
+
+
+#: What may happen, as often as it is named here.
+ACTIONS = (
+    *("push_to_one_queue", "push") * 2,
+    *("pop_where_something_is", "pop_and_ack") * 3,
+    *("ack", "ack_every_message_of_a_lease", "time_passes") * 2,
+    *("pop", "ack_a_whole_lease", "renew", "transaction", "lifecycle", "configure"),
+    *("subscribe_or_seek", "redrive_or_purge", "cancel_or_retry_an_item", "administer"),
+    "delete_message",
+)
+
+#: A message, the lease it was delivered under, and the group.
+Delivered = tuple[Message, str, str]
+
+
+class Histories(RuleBasedStateMachine):
+    """Both stores at once. `place` says what kind of store; see the test below."""
+
+    name: str
+    directory: Path
+    servers: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.runner = asyncio.Runner()
+        self.place = new_place(self.name, self.directory, self.servers)
+        self.both = SideBySide(self.runner.run(self.open()), Reference(self.clock), self.runner.run)
+        self.delivered: list[Delivered] = []
+
+    async def open(self) -> Any:
+        place = await self.place.__aenter__()
+        return await open_store(place.address, clock=self.clock, schema=place.schema)
+
+    def teardown(self) -> None:
+        async def close() -> None:
+            await self.both.store.close()
+            await self.place.__aexit__(None, None, None)
+
+        try:
+            self.both.compare_group_states()
+        finally:
+            self.runner.run(close())
+            self.runner.close()
+
+    @property
+    def now(self) -> int:
+        return self.clock.now()
+
+    @property
+    def model(self) -> Reference:
+        return self.both.model
+
+    @rule(action=st.sampled_from(ACTIONS), data=st.data())
+    def step(self, action: str, data: st.DataObject) -> None:
+        # One rule for all: Hypothesis switches rules off at random, and a history without a
+        # push or a pop tells nothing.
+        getattr(self, action)(data)
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def time_passes(self, data: st.DataObject) -> None:
+        seconds = data.draw(some.steps)
+        self.clock.advance(seconds)
+
+    def lifecycle(self, data: st.DataObject) -> None:
+        self.both.lifecycle()
+
+    # --- push, pop, ack ------------------------------------------------------------------------
+
+    def push(self, data: st.DataObject) -> None:
+        self.both.push(data.draw(st.lists(self.some_pushes(), min_size=1, max_size=3)))
+
+    def push_to_one_queue(self, data: st.DataObject) -> None:
+        queue = data.draw(some.queues)
+        self.both.push([data.draw(self.some_pushes([queue]))])
+
+    def some_pushes(
+        self, names: Sequence[str] = some.QUEUES, max_items: int = 5
+    ) -> st.SearchStrategy[Push]:
+        # A push to a queue that is not there makes an ordered one.
+        queues = self.model.world.queues
+        kinds = {n: queues[n].kind if n in queues else QueueKind.ORDERED for n in names}
+        return some.pushes(self.now, kinds, self.own_ids(), max_items)
+
+    def own_ids(self) -> list[str]:
+        """Transaction ids that the store has made itself."""
+        return [message.transaction_id for message, _, _ in self.delivered[-2:]]
+
+    def pop(self, data: st.DataObject) -> None:
+        self.pop_some(data, some.QUEUES, most=3)
+
+    def pop_where_something_is(self, data: st.DataObject) -> None:
+        self.pop_some(data, self.queues_with_something())
+
+    def pop_and_ack(self, data: st.DataObject) -> None:
+        before = len(self.delivered)
+        self.pop_some(data, self.queues_with_something())
+        fresh = self.delivered[before:]
+        if fresh:
+            acks = self.some_acks(fresh, right=True)
+            self.both.ack(data.draw(st.lists(acks, min_size=1, max_size=4)))
+
+    def queues_with_something(self) -> Sequence[str]:
+        queues = self.model.world.queues.values()
+        return [q.name for q in queues if self.model.pending(q) and not q.paused] or some.QUEUES
+
+    def pop_some(self, data: st.DataObject, names: Sequence[str], most: int = 1) -> None:
+        requests = data.draw(st.lists(some.pops(self.now, names), min_size=1, max_size=most))
+        for request, answer in zip(requests, self.both.pop(requests), strict=True):
+            if isinstance(answer, Popped) and answer.lease_id is not None:
+                for message in answer.messages:
+                    self.delivered.append((message, answer.lease_id, request.group))
+
+    def ack(self, data: st.DataObject) -> None:
+        if not self.delivered:
+            return
+        right = data.draw(st.booleans())
+        acks = self.some_acks(self.delivered[-8:], right=right)
+        self.both.ack(data.draw(st.lists(acks, min_size=1, max_size=4)))
+
+    def ack_every_message_of_a_lease(self, data: st.DataObject) -> None:
+        if not self.delivered:
+            return
+        lease_id = self.a_lease(data)
+        group = next(group for _, lease, group in self.delivered if lease == lease_id)
+        messages = [m for m, lease, _ in self.delivered if lease == lease_id]
+        acks = [
+            Ack(
+                status=data.draw(some.statuses),
+                transaction_id=message.transaction_id,
+                partition_id=message.partition_id,
+                lease_id=lease_id,
+                group=group,
+                error=data.draw(some.errors),
+            )
+            for message in data.draw(st.permutations(messages))
+        ]
+        self.both.ack(acks)
+
+    def some_acks(self, recent: list[Delivered], *, right: bool) -> st.SearchStrategy[Ack]:
+        """Acks of what was delivered; unless `right`, something may be wrong with them."""
+        leases = [lease for _, lease, _ in recent]
+        wrong_leases = [
+            *leases,
+            *(lease.partition("-")[0] + "-" + WRONG_TOKEN for lease in leases[-2:]),
+            *MADE_UP_LEASES,
+        ]
+
+        @st.composite
+        def acks(draw: st.DrawFn) -> Ack:
+            message, lease_id, group = draw(st.sampled_from(recent))
+            status = draw(some.statuses)
+            can_wait = status in (AckStatus.FAILED, AckStatus.RETRY)
+            fields: dict[str, Any] = {
+                "status": status,
+                "transaction_id": draw(st.sampled_from([message.transaction_id, message.id])),
+                "partition_id": message.partition_id,
+                "lease_id": draw(st.sampled_from([lease_id, lease_id, None])),
+                "group": group,
+                "error": draw(some.errors),
+                "retry_at": draw(some.run_times(self.now)) if can_wait else None,
+                "result": draw(st.sampled_from([None, b"7"])),
+            }
+            if right:
+                return Ack(**fields)
+            fields["lease_id"] = draw(st.sampled_from(wrong_leases))
+            fields["group"] = draw(st.sampled_from([group, group, *some.GROUPS]))
+            match draw(st.integers(0, 7)):
+                case 0:
+                    fields["partition_id"] = draw(
+                        st.sampled_from([m.partition_id for m, _, _ in recent])
+                    )
+                case 1:
+                    fields["transaction_id"] = draw(st.sampled_from(["x", "unheard-of"]))
+                case 2:
+                    fields |= {"transaction_id": None, "partition_id": None}
+                case 3:
+                    fields |= {"partition_id": MADE_UP_PARTITION, "lease_id": lease_id}
+                case 4 | 5:
+                    # A neighbour of the message, under the right lease.
+                    neighbours = self.neighbours(message)
+                    fields |= {"lease_id": lease_id, "group": group}
+                    fields["transaction_id"] = draw(st.sampled_from(neighbours))
+            return Ack(**fields)
+
+        return acks()
+
+    def neighbours(self, message: Message) -> list[str]:
+        for queue, partition in self.model.all_partitions():
+            if partition.id == message.partition_id and self.model.kept(queue, partition):
+                return list(self.model.kept(queue, partition))
+        return [message.transaction_id]
+
+    def a_lease(self, data: st.DataObject) -> str:
+        leases = [lease for _, lease, _ in self.delivered[-8:]]
+        return data.draw(st.sampled_from(leases or MADE_UP_LEASES))
+
+    def ack_a_whole_lease(self, data: st.DataObject) -> None:
+        status = data.draw(some.statuses)
+        error = data.draw(some.errors)
+        self.both.ack([Ack(status=status, lease_id=self.a_lease(data), error=error)])
+
+    def renew(self, data: st.DataObject) -> None:
+        seconds = data.draw(st.sampled_from([1.0, 5.0, 20.0]))
+        lease_id = data.draw(st.sampled_from([self.a_lease(data), *MADE_UP_LEASES]))
+        self.both.renew([Renew(lease_id, seconds)])
+
+    def transaction(self, data: st.DataObject) -> None:
+        operations: st.SearchStrategy[Any] = self.some_pushes(max_items=2)
+        required: list[str] = []
+        if self.delivered:
+            right = data.draw(st.integers(0, 2)) > 0
+            operations = st.one_of(operations, self.some_acks(self.delivered[-8:], right=right))
+            if data.draw(st.integers(0, 3)) == 0:
+                required = [data.draw(st.sampled_from([self.a_lease(data), *MADE_UP_LEASES]))]
+        chosen: list[Push | Ack] = data.draw(st.lists(operations, min_size=1, max_size=4))
+        self.both.transaction(Transaction(chosen, required))
+
+    # --- queues --------------------------------------------------------------------------------
+
+    @initialize(data=st.data())
+    def begin_with_all_queues(self, data: st.DataObject) -> None:
+        for queue in reversed(some.QUEUES):
+            self.configure_queue(queue, data.draw(some.options_of(queue)))
+
+    def configure(self, data: st.DataObject) -> None:
+        queue = data.draw(some.queues)
+        self.configure_queue(queue, data.draw(some.options_of(queue)))
+
+    def configure_queue(self, queue: str, options: dict[str, Any]) -> None:
+        namespace = some.LABEL if queue in some.ORDERED else None
+        kind = some.KINDS[queue]
+        self.both.call("configure", queue, kind=kind, namespace=namespace, options=options)
+
+    def administer(self, data: st.DataObject) -> None:
+        """What happens now and then; a rule each would make them too frequent."""
+        queue = data.draw(some.queues)
+        group = data.draw(some.groups)
+        match data.draw(st.sampled_from(["resume", "resume", "pause", "clear", "delete", "group"])):
+            case "resume":
+                for name, known in self.model.world.queues.items():
+                    if known.paused:
+                        self.both.call("set_paused", name, False)
+            case "pause":
+                self.both.call("set_paused", queue, True)
+            case "clear":
+                self.both.call("clear_queue", queue)
+            case "delete":
+                self.both.call("delete_queue", queue)
+                if data.draw(st.booleans()):
+                    self.configure_queue(queue, {})
+            case "group" if some.KINDS[queue] is QueueKind.ORDERED:
+                forget = data.draw(st.booleans())
+                self.both.call("delete_group", group, queue=queue, forget_start=forget)
+
+    def subscribe_or_seek(self, data: st.DataObject) -> None:
+        group = data.draw(some.groups)
+        queue = data.draw(some.ordered_queues)
+        known = self.model.world.queues.get(queue)
+        if known is None or group not in known.groups:
+            self.both.call("subscribe", group, data.draw(some.starts(self.now)), queue=queue)
+        else:
+            partition = data.draw(st.sampled_from([None, None, *some.PARTITIONS]))
+            target = data.draw(some.seek_targets(self.now))
+            self.both.call("seek", Seek(group=group, queue=queue, partition=partition, **target))
+
+    # --- dead letters, messages, items -----------------------------------------------------------
+
+    def redrive_or_purge(self, data: st.DataObject) -> None:
+        if not self.model.world.letters:
+            return
+        limit = data.draw(st.sampled_from([1, 2, 1000, None]))
+        if limit is None:
+            self.both.call("purge_dead_letters", self.some_letters(data))
+        else:
+            self.both.call("redrive", self.some_letters(data), limit=limit)
+
+    def some_letters(self, data: st.DataObject) -> DeadLetterFilter:
+        letter = data.draw(st.sampled_from(self.model.world.letters))
+        queue = letter.queue
+        return data.draw(
+            st.sampled_from(
+                [
+                    DeadLetterFilter(queue=queue),
+                    DeadLetterFilter(queue=queue, group=letter.group),
+                    DeadLetterFilter(queue=queue, partition=letter.partition),
+                    DeadLetterFilter(queue=queue, failed_from=letter.failed_at),
+                ]
+            )
+        )
+
+    def delete_message(self, data: st.DataObject) -> None:
+        kept = [
+            (partition.id, transaction_id)
+            for queue, partition in self.model.all_partitions()
+            for transaction_id in self.model.kept(queue, partition)
+        ]
+        if kept:
+            self.both.call_on_message("delete_message", *data.draw(st.sampled_from(kept)))
+
+    def cancel_or_retry_an_item(self, data: st.DataObject) -> None:
+        what = data.draw(st.sampled_from(["cancel_item", "retry_item"]))
+        ids = [
+            item.id
+            for queue in self.model.world.queues.values()
+            if queue.is_work
+            for item in self.model.list_items(queue.name)
+        ]
+        if ids:
+            self.both.call_on_item(what, data.draw(st.sampled_from(ids)))
+
+    # --- what must always hold -------------------------------------------------------------------
+
+    @invariant()
+    def all_that_can_be_seen_is_the_same(self) -> None:
+        self.both.compare_everything()
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_random_histories_agree_with_the_reference_model(
+    name: str, tmp_path_factory: pytest.TempPathFactory, postgres_servers: Any
+) -> None:
+    def history() -> Histories:
+        Histories.name = name
+        Histories.directory = tmp_path_factory.mktemp("history")
+        Histories.servers = postgres_servers
+        return Histories()
+
+    run_state_machine_as_test(
+        history,
+        settings=settings(
+            max_examples=max(3, round(HISTORIES * SHARES[name])),
+            stateful_step_count=STEPS,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+        ),
+    )
