@@ -6,8 +6,8 @@ others get their share).
 
 import asyncio
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -34,10 +34,10 @@ from monarq.model import (
     Seek,
     Transaction,
 )
-from monarq.store import open_store
+from monarq.store import Store, open_store
 from tests.store import strategies as some
 from tests.store.comparison import SideBySide
-from tests.store.conftest import new_place
+from tests.store.conftest import Place, new_place
 from tests.store.reference import Reference
 
 HISTORIES = int(os.environ.get("MONARQ_TEST_HISTORIES", "60"))
@@ -64,21 +64,20 @@ Delivered = tuple[Message, str, str]
 
 
 class Histories(RuleBasedStateMachine):
-    """Both stores at once. `place` says what kind of store; see the test below."""
+    """A store and the model, taken through one history after the other."""
 
-    name: str
-    directory: Path
-    servers: Any
+    new_place: Callable[[], AbstractAsyncContextManager[Place]]
+    """Where the store of one history is."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
         self.runner = asyncio.Runner()
-        self.place = new_place(self.name, self.directory, self.servers)
+        self.place = self.new_place()
         self.both = SideBySide(self.runner.run(self.open()), Reference(self.clock), self.runner.run)
         self.delivered: list[Delivered] = []
 
-    async def open(self) -> Any:
+    async def open(self) -> Store:
         place = await self.place.__aenter__()
         return await open_store(place.address, clock=self.clock, schema=place.schema)
 
@@ -369,16 +368,15 @@ class Histories(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("name", SHARES)
 def test_random_histories_agree_with_the_reference_model(
-    name: str, tmp_path_factory: pytest.TempPathFactory, postgres_servers: Any
+    name: str, tmp_path_factory: pytest.TempPathFactory, postgres_servers: Mapping[str, str]
 ) -> None:
-    def history() -> Histories:
-        Histories.name = name
-        Histories.directory = tmp_path_factory.mktemp("history")
-        Histories.servers = postgres_servers
-        return Histories()
+    class HistoriesHere(Histories):
+        @staticmethod
+        def new_place() -> AbstractAsyncContextManager[Place]:
+            return new_place(name, tmp_path_factory.mktemp("history"), postgres_servers)
 
     run_state_machine_as_test(
-        history,
+        HistoriesHere,
         settings=settings(
             max_examples=max(3, round(HISTORIES * SHARES[name])),
             stateful_step_count=STEPS,
