@@ -1,4 +1,4 @@
-"""What several tests of the stores need: reading everything, comparing it, letting time do its work.
+"""What several tests of the stores need: reading everything, comparing it, letting time work.
 
 Only through the store's own contract, so that it holds for every store.
 """
@@ -101,9 +101,7 @@ async def group_row(store: Store, queue: str, group: str) -> Group:
     return row
 
 
-async def cursor_row(
-    store: Store, queue: str, group: str, partition: str = "Default"
-) -> Cursor:
+async def cursor_row(store: Store, queue: str, group: str, partition: str = "Default") -> Cursor:
     rows = await every(store.list_cursors, queue, group)
     [row] = [row for row in rows if row.partition == partition]
     return row

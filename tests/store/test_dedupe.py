@@ -1,4 +1,4 @@
-"""A transaction id is stored once per partition: in one request, across calls, at once, for good."""
+"""A transaction id is stored once per partition: in one request, across calls, and at once."""
 
 import asyncio
 
@@ -6,9 +6,9 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
-from monarq.model import Push, PushItem, PushStatus
+from monarq.model import Ack, Push, PushItem, PushStatus
 from monarq.store import Store
-from tests.store.calls import ack, pop_one, push, push_items, push_many
+from tests.store.calls import ack, pop, pop_one, push, push_items, push_many, unwrap
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     WORK,
@@ -260,13 +260,22 @@ async def test_a_number_like_id_for_a_partition_that_is_only_made_by_the_push_is
     assert (await push(store, "q", transaction_id="999999-1")).status is DUPLICATE
 
 
-async def test_a_message_with_an_id_of_its_own_is_not_found_by_its_made_up_one(
+async def test_a_message_with_an_id_of_its_own_is_found_and_acked_by_its_made_up_one_too(
     store: Store,
 ) -> None:
     answer = await push(store, "q", transaction_id="own")
-    assert (await store.get_message(answer.partition_id, "own")).seq == 1
+    for name in ("own", answer.message_id):
+        found = await store.get_message(answer.partition_id, name)
+        assert (found.seq, found.transaction_id) == (1, "own")
     with pytest.raises(NotFoundError):
-        await store.get_message(answer.partition_id, answer.message_id)
+        await store.get_message(answer.partition_id, f"{answer.partition_id}-2")
+    popped = await pop(store, "q")
+    request = Ack(
+        transaction_id=answer.message_id,
+        partition_id=answer.partition_id,
+        lease_id=popped.lease_id,
+    )
+    assert unwrap(await store.ack([request])).lease_released
 
 
 async def test_a_message_can_be_acked_by_an_id_that_looks_like_another_partitions(

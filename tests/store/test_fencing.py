@@ -224,7 +224,7 @@ async def test_a_transaction_id_that_the_partition_does_not_have_is_not_found(
     own = await push(store, "q", transaction_id="own")
     await push(store, "q", partition="other", transaction_id="elsewhere")
     popped = await pop(store, "q")
-    made_up = [own.message_id, f"{own.partition_id}-2", "elsewhere", "none", "1-1-1"]
+    made_up = [f"{own.partition_id}-2", f"{own.partition_id + 1}-1", "elsewhere", "none", "1-1-1"]
     async with nothing_changes(store):
         for transaction_id in made_up:
             [outcome] = await store.ack(
