@@ -59,7 +59,7 @@ class Cipher:
         try:
             body = stored[_HEADER + _NONCE :]
             return key.decrypt(stored[_HEADER : _HEADER + _NONCE], body, None)
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # a torn payload may not even have its nonce
             raise EncryptionKeyError(
                 "a payload was changed after it was encrypted: it does not match its tag"
             ) from None

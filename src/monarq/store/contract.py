@@ -14,7 +14,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from monarq.errors import MonarqError
 from monarq.model import (
@@ -51,7 +51,7 @@ from monarq.model import (
 )
 
 T = TypeVar("T")
-Outcome = T | MonarqError
+Outcome: TypeAlias = T | MonarqError
 
 
 class Store(abc.ABC):

@@ -6,9 +6,18 @@ array is laid out: packing is one join, cutting is slicing, exporting copies not
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
+from typing import TypeVar
+
+from msgspec import structs
+
+from monarq.crypto import SEALED, Cipher, open_payload
+from monarq.model import Segment
+
+T = TypeVar("T")
 
 MAX_MESSAGES = 1_000
 MAX_BYTES = 512 * 1024
@@ -17,6 +26,21 @@ MAX_BYTES = 512 * 1024
 def pack(payloads: Sequence[bytes]) -> tuple[bytes, array[int]]:
     """The payloads as one piece, and the n + 1 offsets at which they begin and end."""
     return b"".join(payloads), array("i", chain((0,), accumulate(map(len, payloads))))
+
+
+def to_bytes(offsets: array[int]) -> bytes:
+    """Offsets as they are stored: little-endian int32."""
+    if sys.byteorder == "big":
+        offsets = array("i", offsets)
+        offsets.byteswap()
+    return offsets.tobytes()
+
+
+def from_bytes(stored: bytes) -> array[int]:
+    offsets = array("i", stored)
+    if sys.byteorder == "big":
+        offsets.byteswap()
+    return offsets
 
 
 def unpack(data: bytes, offsets: Sequence[int]) -> list[bytes]:
@@ -40,3 +64,41 @@ def cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
         total += size
     if start < len(sizes):
         yield start, len(sizes)
+
+
+def cut(segment: Segment, first_seq: int, last_seq: int) -> Segment | None:
+    """The part of a segment with these seqs, both ends included; None if there is none."""
+    start = max(0, first_seq - segment.first_seq)
+    end = min(segment.count, last_seq - segment.first_seq + 1)
+    if start >= end:
+        return None
+    if start == 0 and end == segment.count:
+        return segment
+    offsets = from_bytes(segment.offsets)[start : end + 1]
+    base = offsets[0]
+    return structs.replace(
+        segment,
+        first_seq=segment.first_seq + start,
+        count=end - start,
+        data=segment.data[base : offsets[-1]],
+        offsets=to_bytes(array("i", (offset - base for offset in offsets))),
+        transaction_ids=_part(segment.transaction_ids, start, end),
+        trace_ids=_part(segment.trace_ids, start, end),
+        producers=_part(segment.producers, start, end),
+        headers=_part(segment.headers, start, end),
+    )
+
+
+def opened(segment: Segment, cipher: Cipher | None) -> Segment:
+    """With its payloads as they were pushed."""
+    offsets = from_bytes(segment.offsets)
+    data = segment.data
+    if not any(start < end and data[start] == SEALED for start, end in pairwise(offsets)):
+        return segment
+    payloads = [open_payload(payload, cipher) for payload in unpack(data, offsets)]
+    packed, bounds = pack(payloads)
+    return structs.replace(segment, data=packed, offsets=to_bytes(bounds))
+
+
+def _part(values: list[T] | None, start: int, end: int) -> list[T] | None:
+    return None if values is None else values[start:end]

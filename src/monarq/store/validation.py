@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from monarq.errors import InvalidRequestError
+from monarq.crypto import SEALED
+from monarq.errors import InvalidRequestError, TransactionFailedError
 from monarq.ids import parse_message_id
 from monarq.model import (
     DEFAULT_PARTITION,
@@ -22,6 +23,7 @@ from monarq.model import (
     MAX_PRIORITY,
     Ack,
     AckStatus,
+    DeadLetterFilter,
     Pop,
     Push,
     PushItem,
@@ -85,7 +87,7 @@ def check_text(value: object, field: str, limit: int = MAX_ERROR_LENGTH) -> None
 
 
 def check_bytes(value: object, field: str, limit: int = MAX_PAYLOAD_BYTES) -> None:
-    if type(value) is not bytes or not value:
+    if type(value) is not bytes or not value or value[0] == SEALED:
         raise InvalidRequestError(f"{field} must be JSON, given as bytes")
     if len(value) > limit:
         raise InvalidRequestError(f"{field} has {len(value)} bytes, more than {limit}")
@@ -122,8 +124,7 @@ def check_push(request: Push) -> None:
             check_name(item.queue, "queue")
             check_name(item.partition, "partition")
             names.add(key)
-        if type(item.payload) is not bytes or not 0 < len(item.payload) <= MAX_PAYLOAD_BYTES:
-            check_bytes(item.payload, "payload")
+        check_bytes(item.payload, "payload")
         if item.transaction_id is not None:
             check_name(item.transaction_id, "transactionId")
         _check_rare_fields(item)
@@ -207,9 +208,7 @@ def check_ack(request: Ack) -> None:
     if (request.transaction_id is None) != (request.partition_id is None):
         raise InvalidRequestError("transactionId and partitionId belong together")
     if request.transaction_id is None and request.lease_id is None:
-        raise InvalidRequestError(
-            "an ack needs a message (transactionId, partitionId) or a leaseId"
-        )
+        raise InvalidRequestError("an ack needs a transactionId and partitionId, or a leaseId")
     if request.transaction_id is not None:
         check_name(request.transaction_id, "transactionId")
         check_int(request.partition_id, "partitionId", 1, 2**62)
@@ -233,13 +232,19 @@ def check_renew(request: Renew) -> None:
 def check_transaction(request: Transaction) -> None:
     if not request.operations:
         raise InvalidRequestError("operations must not be empty")
-    for lease in request.required_leases:
-        check_name(lease, "requiredLeases")
-    for operation in request.operations:
-        if isinstance(operation, Push):
-            check_push(operation)
-        else:
-            check_ack(operation)
+    try:
+        for lease in request.required_leases:
+            check_name(lease, "requiredLeases")
+    except InvalidRequestError as error:
+        raise TransactionFailedError(None, error) from None
+    for index, operation in enumerate(request.operations):
+        try:
+            if isinstance(operation, Push):
+                check_push(operation)
+            else:
+                check_ack(operation)
+        except InvalidRequestError as error:
+            raise TransactionFailedError(index, error) from None
 
 
 def check_seek(request: Seek) -> None:
@@ -254,6 +259,21 @@ def check_seek(request: Seek) -> None:
         check_time(request.time, "time")
     if request.seq is not None:
         check_int(request.seq, "seq", 1, 2**62)
+
+
+def check_dead_letter_filter(which: DeadLetterFilter) -> None:
+    for name, field in (
+        (which.queue, "queue"),
+        (which.group, "consumerGroup"),
+        (which.partition, "partition"),
+    ):
+        if name is not None:
+            check_label(name, field)
+    for time, field in ((which.failed_from, "from"), (which.failed_to, "to")):
+        if time is not None:
+            check_time(time, field)
+    for number in which.ids or ():
+        check_int(number, "ids", 1, 2**62)
 
 
 def check_trace(trace: Trace) -> None:

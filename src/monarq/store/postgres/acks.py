@@ -1,0 +1,271 @@
+"""Ack and renew: sorts the acks of many requests by what they are about, one call a kind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import structs
+
+from monarq.clock import micros
+from monarq.errors import (
+    AlreadyAckedError,
+    LeaseExpiredError,
+    LeaseForeignError,
+    LeaseTakenOverError,
+    LeaseUnknownError,
+    MonarqError,
+    NotFoundError,
+    NotInLeaseError,
+)
+from monarq.ids import parse_lease_id, parse_message_id
+from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, QueueKind, Renew, Renewed
+from monarq.store.contract import Outcome
+from monarq.store.postgres.catalog import Catalog, PartitionFacts
+from monarq.store.postgres.database import Database, Work
+from monarq.store.validation import check_ack, check_renew
+
+_MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_ITEMS = "select * from monarq.ack_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_STATUS = {status: number for number, status in enumerate(AckStatus)}
+_FAULTS: dict[str, tuple[type[MonarqError], str]] = {
+    "not_found": (NotFoundError, "there is no such message here"),
+    "lease_expired": (LeaseExpiredError, "the lease has expired: pop the message again"),
+    "already_acked": (AlreadyAckedError, "this was answered before"),
+    "lease_foreign": (LeaseForeignError, "the lease is for another partition, group or item"),
+    "lease_taken_over": (LeaseTakenOverError, "the lease ended and another has been given since"),
+    "lease_unknown": (LeaseUnknownError, "there is no such lease: it never was, or it has ended"),
+    "not_in_lease": (NotInLeaseError, "the message was not delivered under this lease"),
+}
+_Part = tuple[int, Ack, PartitionFacts]
+"""An ack of one message, or of what a lease covers in one partition, for request n."""
+
+
+def fault(word: str) -> MonarqError:
+    kind, message = _FAULTS[word]
+    return kind(message)
+
+
+async def ack(
+    unit: Database | Work, catalog: Catalog, requests: Sequence[Ack]
+) -> list[Outcome[Acked]]:
+    outcomes: list[Outcome[Acked] | None] = [None] * len(requests)
+    for index, request in enumerate(requests):
+        try:
+            check_ack(request)
+            if request.lease_id is not None:
+                parse_lease_id(request.lease_id)
+        except MonarqError as error:
+            outcomes[index] = error
+    valid = [(n, request) for n, request in enumerate(requests) if outcomes[n] is None]
+    facts = await catalog.facts(
+        request.partition_id for _, request in valid if request.partition_id
+    )
+    parts: list[_Part] = []
+    for index, request in valid:
+        try:
+            if request.partition_id is None:
+                parts += await _parts_of_lease(unit, catalog, index, request)
+            elif request.partition_id in facts:
+                parts.append((index, request, facts[request.partition_id]))
+            else:
+                raise NotFoundError(f"there is no partition {request.partition_id}")
+        except MonarqError as error:
+            outcomes[index] = error
+    ordered = [part for part in parts if part[2].kind is QueueKind.ORDERED]
+    work = [part for part in parts if part[2].kind is QueueKind.WORK]
+    answers: list[tuple[int, Outcome[Acked]]] = []
+    if ordered:
+        answers += await _ack_messages(unit, ordered)
+    if work:
+        answers += await _ack_items(unit, work)
+    for index, answer in answers:
+        outcomes[index] = _together(outcomes[index], answer)
+    for index, request in valid:
+        outcome = outcomes[index]
+        if isinstance(outcome, Acked) and request.transaction_id is None:
+            outcomes[index] = structs.replace(outcome, transaction_id=None)
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+async def _parts_of_lease(
+    unit: Database | Work, catalog: Catalog, index: int, request: Ack
+) -> list[_Part]:
+    """A whole lease: an ack for each partition, or each item, that is under it."""
+    assert request.lease_id is not None
+    lease = parse_lease_id(request.lease_id)
+    cursors = await unit.fetch("select * from monarq.leased_cursors($1, $2)", *lease)
+    items = await unit.fetch(
+        "select partition_id, seq from monarq.items where lease_no = $1 and lease_token = $2 "
+        "order by partition_id, seq",
+        *lease,
+    )
+    facts = await catalog.facts(row["partition_id"] for row in [*cursors, *items])
+    parts: list[_Part] = [
+        (
+            index,
+            structs.replace(request, group=row["group_name"], partition_id=row["partition_id"]),
+            facts[row["partition_id"]],
+        )
+        for row in cursors
+    ]
+    parts += [
+        (
+            index,
+            structs.replace(
+                request,
+                partition_id=row["partition_id"],
+                transaction_id=f"{row['partition_id']}-{row['seq']}",
+            ),
+            facts[row["partition_id"]],
+        )
+        for row in items
+    ]
+    if not parts:
+        raise fault("lease_unknown")
+    return parts
+
+
+def _together(first: Outcome[Acked] | None, second: Outcome[Acked]) -> Outcome[Acked]:
+    """What is said of a lease over several partitions or items, from what each said."""
+    if first is None or isinstance(first, MonarqError):
+        return second
+    if isinstance(second, MonarqError):
+        return first
+    return structs.replace(
+        first,
+        lease_released=first.lease_released and second.lease_released,
+        dead=first.dead + second.dead,
+        count=first.count + second.count,
+    )
+
+
+def _named(request: Ack) -> tuple[int | None, str | None]:
+    """The message's seq, if its id is one that Monarq made for this partition; else its id."""
+    if request.transaction_id is None:
+        return None, None
+    own = parse_message_id(request.transaction_id)
+    if own is not None and own[0] == request.partition_id:
+        return own[1], None
+    return None, request.transaction_id
+
+
+async def _ack_messages(
+    unit: Database | Work, parts: list[_Part]
+) -> list[tuple[int, Outcome[Acked]]]:
+    entries: dict[tuple[int, str, str | None], list[_Part]] = {}
+    for part in parts:
+        request = part[1]
+        key = (part[2].id, request.group, request.lease_id)
+        entries.setdefault(key, []).append(part)
+    keys = sorted(entries, key=lambda key: (key[0], key[1], key[2] or ""))
+    leases = [parse_lease_id(key[2]) if key[2] else (None, None) for key in keys]
+    acks = [(number, part[1]) for number, key in enumerate(keys, 1) for part in entries[key]]
+    named = [_named(request) for _, request in acks]
+    rows = await unit.fetch(
+        _MESSAGES,
+        unit.now(),
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+        [number for number, _ in leases],
+        [token for _, token in leases],
+        [number for number, _ in acks],
+        [seq for seq, _ in named],
+        [name for _, name in named] if any(name for _, name in named) else None,
+        [_STATUS[request.status] for _, request in acks],
+        [request.error for _, request in acks],
+        [request.retry_at for _, request in acks],
+    )
+    answers: list[tuple[int, Outcome[Acked]]] = []
+    for row in rows:
+        group = entries[keys[row["entry"] - 1]]
+        faults, died, counts, ends = row["faults"], row["died"], row["counts"], row["released"]
+        for place, (index, request, facts) in enumerate(group):
+            if faults is not None and faults[place]:
+                answers.append((index, fault(faults[place])))
+                continue
+            simple = faults is None
+            answers.append(
+                (
+                    index,
+                    Acked(
+                        queue=facts.queue,
+                        partition=facts.name,
+                        transaction_id=request.transaction_id,
+                        lease_released=(
+                            ends[0] and place == len(group) - 1 if simple else ends[place]
+                        ),
+                        dead=0 if simple else died[place],
+                        count=1 if simple else counts[place],
+                    ),
+                )
+            )
+    return answers
+
+
+async def _ack_items(unit: Database | Work, parts: list[_Part]) -> list[tuple[int, Outcome[Acked]]]:
+    requests = [request for _, request, _ in parts]
+    named = [_named(request) for request in requests]
+    leases = [
+        parse_lease_id(request.lease_id) if request.lease_id else (None, None)
+        for request in requests
+    ]
+    row: Any = await unit.fetchrow(
+        _ITEMS,
+        unit.now(),
+        [request.partition_id for request in requests],
+        [seq for seq, _ in named],
+        [name for _, name in named] if any(name for _, name in named) else None,
+        [number for number, _ in leases],
+        [token for _, token in leases],
+        [_STATUS[request.status] for request in requests],
+        [request.error for request in requests],
+        [request.retry_at for request in requests],
+        [request.result for request in requests],
+        [random.random() for _ in requests],
+    )
+    return [
+        (
+            index,
+            fault(word)
+            if word
+            else Acked(
+                queue=facts.queue,
+                partition=DEFAULT_PARTITION,
+                transaction_id=request.transaction_id,
+                lease_released=True,
+                dead=int(died),
+            ),
+        )
+        for (index, request, facts), word, died in zip(
+            parts, row["faults"], row["died"], strict=True
+        )
+    ]
+
+
+async def renew(database: Database, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
+    outcomes: list[Outcome[Renewed] | None] = [None] * len(requests)
+    asked: list[tuple[int, int, str, int]] = []
+    for index, request in enumerate(requests):
+        try:
+            check_renew(request)
+            asked.append((index, *parse_lease_id(request.lease_id), micros(request.seconds)))
+        except MonarqError as error:
+            outcomes[index] = error
+    if asked:
+        rows = await database.fetch(
+            "select * from monarq.renew($1, $2, $3, $4)",
+            database.now(),
+            [number for _, number, _, _ in asked],
+            [token for _, _, token, _ in asked],
+            [duration for _, _, _, duration in asked],
+        )
+        for row in rows:
+            index = asked[row["place"] - 1][0]
+            outcomes[index] = (
+                fault(row["fault"])
+                if row["fault"]
+                else Renewed(requests[index].lease_id, row["expires_at"])
+            )
+    return [outcome for outcome in outcomes if outcome is not None]

@@ -1,0 +1,168 @@
+"""Connections to PostgreSQL, and its errors in Monarq's words.
+
+Knows nothing of queues. Every call has a time limit; no call leaves state in its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
+from typing import Any
+
+import asyncpg
+
+from monarq.clock import Clock
+from monarq.errors import InvalidRequestError, StoreUnavailableError
+from monarq.model import QueueKind
+from monarq.store.postgres.migrations import migrate, render
+
+CALL_TIMEOUT = 30.0
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
+_ATTEMPTS = 5
+_UNAVAILABLE = (
+    OSError,
+    asyncio.TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.PostgresSystemError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InternalClientError,
+)
+
+
+class RefusedError(Exception):
+    """A procedure found something in the way of the batch; see `monarq.refuse`."""
+
+    def __init__(self, reason: str, detail: Any) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+        self.kind: QueueKind | None = None
+        """Which of the two procedures of a push refused."""
+
+
+class _Connection(asyncpg.Connection):
+    """Without the statement that asyncpg sends each time a connection is given back: no call
+    leaves anything to reset, and it would cost every call a round trip."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
+class Database:
+    def __init__(self, pool: asyncpg.Pool, clock: Clock, schema: str) -> None:
+        self._pool = pool
+        self.clock = clock
+        self._render = lru_cache(maxsize=512)(lambda sql: render(sql, schema))
+
+    @classmethod
+    async def connect(cls, dsn: str, *, clock: Clock, schema: str, connections: int) -> Database:
+        if not _SCHEMA_NAME.fullmatch(schema):
+            raise InvalidRequestError(f"{schema!r} cannot be the name of a schema")
+        with _translated():
+            pool = await asyncpg.create_pool(
+                dsn,
+                min_size=1,
+                max_size=connections,
+                command_timeout=CALL_TIMEOUT,
+                timeout=10,
+                connection_class=_Connection,
+            )
+            try:
+                async with pool.acquire() as connection:
+                    await migrate(connection, schema)
+            except BaseException:
+                pool.terminate()
+                raise
+        return cls(pool, clock, schema)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def now(self) -> int | None:
+        """What procedures take as the time: None lets the server's clock decide."""
+        return None if self.clock.shared else self.clock.now()
+
+    async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        """Run one statement; if it lost a deadlock, again, a few times."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                with _translated():
+                    rows: list[asyncpg.Record] = await self._pool.fetch(self._render(sql), *args)
+                    return rows
+            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise StoreUnavailableError(f"PostgreSQL could not finish: {error}") from error
+        raise AssertionError("unreachable")
+
+    async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
+        rows = await self.fetch(sql, *args)
+        return rows[0] if rows else None
+
+    async def fetchval(self, sql: str, *args: Any) -> Any:
+        row = await self.fetchrow(sql, *args)
+        return row[0] if row else None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Work]:
+        """Several statements that take effect together, or not at all."""
+        with _translated():
+            async with self._pool.acquire() as connection, connection.transaction():
+                yield Work(connection, self)
+
+    def rendered(self, sql: str) -> str:
+        return self._render(sql)
+
+
+class Work:
+    """The statements of one transaction; the same calls as `Database`."""
+
+    def __init__(self, connection: Any, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+
+    def now(self) -> int | None:
+        return self._database.now()
+
+    async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        rows: list[asyncpg.Record] = await self._connection.fetch(
+            self._database.rendered(sql), *args
+        )
+        return rows
+
+    async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
+        rows = await self.fetch(sql, *args)
+        return rows[0] if rows else None
+
+    async def fetchval(self, sql: str, *args: Any) -> Any:
+        row = await self.fetchrow(sql, *args)
+        return row[0] if row else None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turns what PostgreSQL and the network raise into Monarq's errors."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        if error.sqlstate == "MQ001":
+            reason = str(error).removeprefix("monarq: ")
+            raise RefusedError(reason, json.loads(error.detail or "null")) from None
+        if isinstance(error, _UNAVAILABLE):
+            raise _unavailable(error) from error
+        raise
+    except _UNAVAILABLE as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: BaseException) -> StoreUnavailableError:
+    return StoreUnavailableError(f"PostgreSQL cannot serve: {str(error) or type(error).__name__}")

@@ -1,0 +1,117 @@
+"""Dead letters: listing, redriving, purging."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monarq.crypto import Cipher, open_payload
+from monarq.errors import NotFoundError
+from monarq.model import DeadLetter, DeadLetterFilter, Page
+from monarq.store.paging import place, token
+from monarq.store.postgres.database import Database, Work
+from monarq.store.validation import check_dead_letter_filter, check_limit, check_name
+
+_MATCHING = """
+    from monarq.dead_letters d join monarq.queues q on q.id = d.queue_id
+    where ($1::text is null or q.name = $1) and ($2::text is null or d.group_name = $2)
+        and ($3::text is null or d.partition_name = $3)
+        and ($4::bigint is null or d.failed_at >= $4)
+        and ($5::bigint is null or d.failed_at <= $5)
+        and ($6::bigint[] is null or d.id = any ($6))
+"""
+_STEP = 1000
+
+
+def _arguments(which: DeadLetterFilter) -> list[Any]:
+    check_dead_letter_filter(which)
+    return [
+        which.queue,
+        which.group,
+        which.partition,
+        which.failed_from,
+        which.failed_to,
+        which.ids,
+    ]
+
+
+async def list_dead_letters(
+    database: Database,
+    cipher: Cipher | None,
+    which: DeadLetterFilter,
+    limit: int,
+    after: str | None,
+) -> Page[DeadLetter]:
+    check_limit(limit)
+    rows = await database.fetch(
+        f"select d.*, q.name as queue {_MATCHING} and ($7::bigint is null or d.id < $7) "
+        "order by d.id desc limit $8",
+        *_arguments(which),
+        place(after, int),
+        limit,
+    )
+    letters = [_letter_from(row, cipher) for row in rows]
+    return Page(letters, token(letters[-1].id) if len(letters) == limit else None)
+
+
+async def count_dead_letters(database: Database, which: DeadLetterFilter) -> int:
+    count: int = await database.fetchval(f"select count(*) {_MATCHING}", *_arguments(which))
+    return count
+
+
+async def redrive(database: Database, which: DeadLetterFilter, to: str | None, limit: int) -> int:
+    check_limit(limit, 100_000)
+    target = None
+    if to is not None:
+        check_name(to, "to")
+        target = await database.fetchval("select id from monarq.queues where name = $1", to)
+        if target is None:
+            raise NotFoundError(f"there is no queue {to!r} to redrive to")
+    done = 0
+    while done < limit:
+        async with database.transaction() as unit:
+            ids = await _lock_some(unit, which, min(_STEP, limit - done))
+            await unit.fetch("select monarq.redrive($1, $2, $3)", unit.now(), ids, target)
+        done += len(ids)
+        if len(ids) < _STEP:
+            break
+    return done
+
+
+async def purge_dead_letters(database: Database, which: DeadLetterFilter) -> int:
+    done = 0
+    while True:
+        async with database.transaction() as unit:
+            ids = await _lock_some(unit, which, _STEP)
+            await unit.fetch("select monarq.drop_letters($1)", ids)
+        done += len(ids)
+        if len(ids) < _STEP:
+            return done
+
+
+async def _lock_some(unit: Work, which: DeadLetterFilter, limit: int) -> list[int]:
+    rows = await unit.fetch(
+        f"select d.id {_MATCHING} order by d.id limit $7 for update of d skip locked",
+        *_arguments(which),
+        limit,
+    )
+    return [row["id"] for row in rows]
+
+
+def _letter_from(row: Any, cipher: Cipher | None) -> DeadLetter:
+    return DeadLetter(
+        id=row["id"],
+        queue=row["queue"],
+        partition=row["partition_name"],
+        partition_id=row["partition_id"],
+        seq=row["seq"],
+        transaction_id=row["transaction_id"],
+        group=row["group_name"],
+        payload=open_payload(row["payload"], cipher),
+        error=row["error"],
+        attempts=row["attempts"],
+        created_at=row["created_at"],
+        failed_at=row["failed_at"],
+        trace_id=row["trace_id"],
+        producer=row["producer"],
+        headers=row["headers"].encode() if row["headers"] is not None else None,
+    )

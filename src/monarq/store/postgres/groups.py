@@ -1,0 +1,218 @@
+"""Groups: where they begin, how far they are, moving and removing them."""
+
+from __future__ import annotations
+
+from monarq.clock import SECOND
+from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.model import Cursor, Group, Page, QueueKind, Seek, SeekTo, StartFrom
+from monarq.store.paging import place, token
+from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.database import Database
+from monarq.store.validation import check_limit, check_name, check_seek, check_start
+
+_LIST = """
+    select q.name as queue, g.name, g.start_at, g.created_at, sums.lag, sums.completed,
+        sums.failed, sums.dead, monarq.time($1) - oldest.at as age
+    from monarq.groups g join monarq.queues q on q.id = g.queue_id
+    cross join lateral (
+        select coalesce(sum(pushed) filter (where group_id = 0), 0)
+                - coalesce(sum(position) filter (where group_id = g.id), 0) as lag,
+            coalesce(sum(completed) filter (where group_id = g.id), 0) as completed,
+            coalesce(sum(failed) filter (where group_id = g.id), 0) as failed,
+            coalesce(sum(dead) filter (where group_id = g.id), 0) as dead
+        from monarq.counters where queue_id = q.id and group_id in (0, g.id)
+    ) as sums
+    cross join lateral (
+        select min(s.created_at) as at from monarq.cursors c
+        join monarq.partitions p on p.id = c.partition_id and p.last_seq > c.position
+        cross join lateral (
+            select created_at from monarq.segments
+            where partition_id = c.partition_id and first_seq <= c.position + 1
+            order by first_seq desc limit 1
+        ) as s
+        where c.group_id = g.id and c.available_at is not null
+    ) as oldest
+    where ($2::text is null or q.name = $2) and ($3::text is null or g.name = $3)
+        and ($4::text is null or (q.name, g.name) > ($4, $5))
+    order by q.name, g.name limit $6
+"""
+_CURSORS = """
+    select c.partition_id, p.name, c.position, p.last_seq, c.available_at, c.lease_until
+    from monarq.cursors c join monarq.partitions p on p.id = c.partition_id
+    where p.queue_id = $1 and c.group_id = $2 and c.partition_id > $3
+    order by c.partition_id limit $4
+"""
+
+
+async def join_queue(database: Database, queue: str, group: str, start: StartFrom | int) -> int:
+    began: int = await database.fetchval(
+        "select monarq.join_queue($1, $2, $3, $4)",
+        database.now(),
+        queue,
+        group,
+        _start_number(database, start),
+    )
+    return began
+
+
+async def join_labels(
+    database: Database, namespace: str, task: str, group: str, start: StartFrom | int
+) -> int:
+    began: int = await database.fetchval(
+        "select monarq.join_labels($1, $2, $3, $4, $5)",
+        database.now(),
+        namespace,
+        task,
+        group,
+        _start_number(database, start),
+    )
+    return began
+
+
+def _start_number(database: Database, start: StartFrom | int) -> int:
+    """As the procedures take it: 0 for the beginning, -1 for now, or a time."""
+    if isinstance(start, StartFrom):
+        return -1 if start is StartFrom.NEW else 0
+    if start > database.clock.now():
+        raise InvalidRequestError("subscriptionFrom lies in the future")
+    return start
+
+
+async def subscribe(
+    database: Database,
+    group: str,
+    start: StartFrom | int,
+    queue: str | None,
+    namespace: str | None,
+    task: str | None,
+) -> int:
+    check_name(group, "consumerGroup")
+    check_start(start)
+    if queue is not None:
+        check_name(queue, "queue")
+        if namespace is not None or task is not None:
+            raise InvalidRequestError("subscribe to a queue, or to a namespace and task, not both")
+        return await join_queue(database, queue, group, start)
+    if namespace is None and task is None:
+        raise InvalidRequestError("a subscription needs a queue, a namespace or a task")
+    for label, field in ((namespace, "namespace"), (task, "task")):
+        if label is not None:
+            check_name(label, field)
+    return await join_labels(database, namespace or "", task or "", group, start)
+
+
+async def list_groups(
+    database: Database, queue: str | None, group: str | None, limit: int, after: str | None
+) -> Page[Group]:
+    check_limit(limit)
+    last = place(after, tuple[str, str]) or (None, None)
+    rows = await database.fetch(_LIST, database.now(), queue, group, *last, limit)
+    groups = [
+        Group(
+            name=row["name"],
+            queue=row["queue"],
+            start_at=row["start_at"],
+            created_at=row["created_at"],
+            lag=int(row["lag"]),
+            lag_seconds=max(0, row["age"] or 0) / SECOND,
+            completed=int(row["completed"]),
+            failed=int(row["failed"]),
+            dead=int(row["dead"]),
+        )
+        for row in rows
+    ]
+    more = len(groups) == limit
+    return Page(groups, token((groups[-1].queue, groups[-1].name)) if more else None)
+
+
+async def list_cursors(
+    database: Database, catalog: Catalog, queue: str, group: str, limit: int, after: str | None
+) -> Page[Cursor]:
+    check_limit(limit)
+    last = place(after, int) or 0
+    queue_id, group_id = await _find(catalog, queue, group)
+    rows = await database.fetch(_CURSORS, queue_id, group_id, last, limit)
+    cursors = [
+        Cursor(
+            group=group,
+            queue=queue,
+            partition=row["name"],
+            partition_id=row["partition_id"],
+            position=row["position"],
+            last_seq=row["last_seq"],
+            lag=row["last_seq"] - row["position"],
+            available_at=row["available_at"],
+            lease_until=row["lease_until"],
+        )
+        for row in rows
+    ]
+    return Page(cursors, token(cursors[-1].partition_id) if len(cursors) == limit else None)
+
+
+async def seek(database: Database, catalog: Catalog, request: Seek) -> int:
+    check_seek(request)
+    queue_id, group_id = await _find(catalog, request.queue, request.group)
+    partition_id = None
+    if request.partition is not None:
+        partition_id = await database.fetchval(
+            "select id from monarq.partitions where queue_id = $1 and name = $2",
+            queue_id,
+            request.partition,
+        )
+        if partition_id is None:
+            raise NotFoundError(f"queue {request.queue!r} has no partition {request.partition!r}")
+    if request.to is not None:
+        mode, value = SeekTo(request.to).value, 0
+    elif request.time is not None:
+        mode, value = "time", request.time
+    else:
+        assert request.seq is not None
+        mode, value = "seq", request.seq
+    lag: int = await database.fetchval(
+        "select monarq.seek($1, $2, $3, $4, $5, $6)",
+        database.now(),
+        queue_id,
+        group_id,
+        partition_id,
+        mode,
+        value,
+    )
+    return lag
+
+
+async def delete_group(
+    database: Database, catalog: Catalog, group: str, queue: str | None, forget_start: bool
+) -> int:
+    check_name(group, "consumerGroup")
+    async with database.transaction() as unit:
+        rows = await unit.fetch(
+            "select g.id, g.queue_id from monarq.groups g "
+            "join monarq.queues q on q.id = g.queue_id "
+            "where g.name = $1 and ($2::text is null or q.name = $2) order by g.queue_id",
+            group,
+            queue,
+        )
+        for row in rows:
+            await unit.fetch("select monarq.delete_group($1, $2)", row["queue_id"], row["id"])
+            catalog.forget_group(row["queue_id"], group)
+        if forget_start:
+            await unit.fetch(
+                "delete from monarq.subscriptions "
+                "where group_name = $1 and ($2::text is null or queue_name = $2)",
+                group,
+                queue,
+            )
+    return len(rows)
+
+
+async def _find(catalog: Catalog, queue: str, group: str) -> tuple[int, int]:
+    """Ids of a queue and a group in it, asked for anew: they may have been made again."""
+    catalog.forget_queue(queue)
+    found = (await catalog.queues([queue])).get(queue)
+    if found is None or found.kind is QueueKind.WORK:
+        raise NotFoundError(f"there is no ordered queue {queue!r}")
+    catalog.forget_group(found.id, group)
+    ids = await catalog.group_ids([(found.id, group)])
+    if not ids:
+        raise NotFoundError(f"queue {queue!r} has no group {group!r}")
+    return found.id, ids[found.id, group]

@@ -1,0 +1,248 @@
+"""Looking at messages, one by one or page by page, and taking single ones away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monarq.crypto import Cipher, open_payload
+from monarq.errors import ConflictError, NotFoundError
+from monarq.ids import message_id, parse_message_id
+from monarq.model import Page, PartitionRange, QueueKind, Segment, StoredMessage
+from monarq.store import segments
+from monarq.store.paging import place, token
+from monarq.store.postgres.catalog import Catalog, PartitionFacts
+from monarq.store.postgres.database import Database
+from monarq.store.postgres.queues import get_queue
+from monarq.store.validation import check_int, check_limit, check_name, check_time
+
+_PARTITIONS = """
+    select id, name, first_seq, last_seq from monarq.partitions
+    where queue_id = $1 and ($2::text is null or name = $2) and id >= $3
+        and last_seq >= first_seq
+    order by id limit $4
+"""
+_SEGMENTS = """
+    select * from monarq.segments
+    where partition_id = $1 and first_seq <= $3 and first_seq >= coalesce((
+        select max(first_seq) from monarq.segments where partition_id = $1 and first_seq <= $2), 0)
+    order by first_seq limit $4
+"""
+_GROUP_STATES = """
+    select g.name, case
+        when $2 <= c.position or u.acked then 'done'
+        when c.lease_until > monarq.time($3) and $2 <= c.lease_to
+            and u.answered_lease_no is distinct from c.lease_no then 'leased'
+        else 'pending' end as state
+    from monarq.cursors c join monarq.groups g on g.id = c.group_id
+    left join monarq.unresolved u
+        on u.partition_id = c.partition_id and u.group_id = c.group_id and u.seq = $2
+    where c.partition_id = $1
+"""
+
+
+async def list_messages(
+    database: Database,
+    cipher: Cipher | None,
+    queue: str,
+    *,
+    partition: str | None,
+    first_seq: int | None,
+    created_from: int | None,
+    limit: int,
+    after: str | None,
+) -> Page[StoredMessage]:
+    check_limit(limit)
+    if first_seq is not None:
+        check_int(first_seq, "firstSeq", 1, 2**62)
+    if created_from is not None:
+        check_time(created_from, "from")
+    found = await get_queue(database, queue)
+    last_id, last_seq = place(after, tuple[int, int]) or (0, 0)
+    messages: list[StoredMessage] = []
+    while len(messages) < limit:
+        rows = await database.fetch(_PARTITIONS, found.id, partition, last_id, 1)
+        if not rows:
+            break
+        row = rows[0]
+        facts = PartitionFacts(row["id"], row["name"], found.id, queue, found.kind)
+        start = max(row["first_seq"], first_seq or 1)
+        if row["id"] == last_id:
+            start = max(start, last_seq + 1)
+        if created_from is not None:
+            before = await database.fetchval(
+                "select monarq.seq_before($1, $2)", row["id"], created_from
+            )
+            start = max(start, before + 1)
+        while len(messages) < limit and start <= row["last_seq"]:
+            found_segments = await database.fetch(
+                _SEGMENTS, row["id"], start, row["last_seq"], limit - len(messages)
+            )
+            for stored in found_segments:
+                messages += _messages_from(stored, facts, cipher, start)
+                start = max(start, stored["first_seq"] + stored["count"])
+            if not found_segments:
+                break
+        last_id, last_seq = row["id"] + 1, 0
+    more = len(messages) >= limit
+    messages = messages[:limit]
+    return Page(messages, token((messages[-1].partition_id, messages[-1].seq)) if more else None)
+
+
+async def get_message(
+    database: Database,
+    catalog: Catalog,
+    cipher: Cipher | None,
+    partition_id: int,
+    transaction_id: str,
+) -> StoredMessage:
+    facts, seq = await find_message(database, catalog, partition_id, transaction_id)
+    row: Any = await database.fetchrow("select * from monarq.message_at($1, $2)", partition_id, seq)
+    if row is None or not row["payload"]:
+        raise _no_message(partition_id, transaction_id)
+    states = await database.fetch(_GROUP_STATES, partition_id, seq, database.now())
+    return StoredMessage(
+        queue=facts.queue,
+        partition=facts.name,
+        partition_id=partition_id,
+        seq=seq,
+        transaction_id=row["transaction_id"],
+        payload=open_payload(row["payload"], cipher),
+        created_at=row["created_at"],
+        trace_id=row["trace_id"],
+        producer=row["producer"],
+        headers=row["headers"].encode() if row["headers"] is not None else None,
+        groups={state["name"]: state["state"] for state in states},
+    )
+
+
+async def delete_message(
+    database: Database, catalog: Catalog, partition_id: int, transaction_id: str
+) -> None:
+    facts, seq = await find_message(database, catalog, partition_id, transaction_id)
+    procedure = "delete_message" if facts.kind is QueueKind.ORDERED else "delete_item"
+    problem = await database.fetchval(
+        f"select monarq.{procedure}($1, $2, $3)", database.now(), partition_id, seq
+    )
+    if problem == "not_found":
+        raise _no_message(partition_id, transaction_id)
+    if problem == "conflict":
+        raise ConflictError(f"message {message_id(partition_id, seq)} is leased: try again later")
+
+
+async def find_message(
+    database: Database, catalog: Catalog, partition_id: int, transaction_id: str
+) -> tuple[PartitionFacts, int]:
+    """Where the message is, by its transaction id or its id."""
+    check_int(partition_id, "partitionId", 1, 2**62)
+    check_name(transaction_id, "transactionId")
+    facts = (await catalog.facts([partition_id])).get(partition_id)
+    if facts is None:
+        raise NotFoundError(f"there is no partition {partition_id}")
+    own = parse_message_id(transaction_id)
+    if own is not None and own[0] == partition_id:
+        return facts, own[1]
+    seq = await database.fetchval(
+        "select seq from monarq.transaction_ids where partition_id = $1 and transaction_id = $2",
+        partition_id,
+        transaction_id,
+    )
+    if seq is None:
+        raise _no_message(partition_id, transaction_id)
+    return facts, seq
+
+
+def _no_message(partition_id: int, transaction_id: str) -> NotFoundError:
+    return NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
+
+
+def _messages_from(
+    row: Any, facts: PartitionFacts, cipher: Cipher | None, start: int
+) -> list[StoredMessage]:
+    payloads = segments.unpack(row["data"], segments.from_bytes(row["offsets"]))
+    ids, traces, producers, headers = (
+        row[column] or [None] * row["count"]
+        for column in ("transaction_ids", "trace_ids", "producers", "headers")
+    )
+    return [
+        StoredMessage(
+            queue=facts.queue,
+            partition=facts.name,
+            partition_id=facts.id,
+            seq=seq,
+            transaction_id=ids[n] or message_id(facts.id, seq),
+            payload=open_payload(payload, cipher),
+            created_at=row["created_at"],
+            trace_id=traces[n],
+            producer=producers[n],
+            headers=headers[n].encode() if headers[n] is not None else None,
+        )
+        for n, (seq, payload) in enumerate(enumerate(payloads, row["first_seq"]))
+        if seq >= start and payload
+    ]
+
+
+async def export_plan(database: Database, queue: str) -> list[PartitionRange]:
+    found = await get_queue(database, queue)
+    rows = await database.fetch(
+        "select id, name, first_seq, last_seq from monarq.partitions where queue_id = $1 order by id",
+        found.id,
+    )
+    return [
+        PartitionRange(
+            partition_id=row["id"],
+            partition=row["name"],
+            first_seq=row["first_seq"],
+            last_seq=row["last_seq"],
+        )
+        for row in rows
+    ]
+
+
+async def export_read(
+    database: Database,
+    catalog: Catalog,
+    cipher: Cipher | None,
+    partition_id: int,
+    first_seq: int,
+    last_seq: int,
+    max_bytes: int,
+) -> list[Segment]:
+    check_int(partition_id, "partitionId", 1, 2**62)
+    check_int(first_seq, "from", 1, 2**62)
+    check_int(last_seq, "to", 0, 2**62)
+    check_int(max_bytes, "maxBytes", 1, 1 << 31)
+    if partition_id not in await catalog.facts([partition_id]):
+        raise NotFoundError(f"there is no partition {partition_id}")
+    found: list[Segment] = []
+    size = 0
+    while first_seq <= last_seq and size < max_bytes:
+        rows = await database.fetch(_SEGMENTS, partition_id, first_seq, last_seq, 64)
+        if not rows:
+            break
+        for row in rows:
+            segment = segments.cut(_segment_from(row), first_seq, last_seq)
+            if segment is not None:
+                found.append(segments.opened(segment, cipher))
+                size += len(segment.data)
+            first_seq = max(first_seq, row["first_seq"] + row["count"])
+            if size >= max_bytes:
+                break
+        if len(rows) < 64:
+            break
+    return found
+
+
+def _segment_from(row: Any) -> Segment:
+    headers = row["headers"]
+    return Segment(
+        partition_id=row["partition_id"],
+        first_seq=row["first_seq"],
+        count=row["count"],
+        created_at=row["created_at"],
+        data=row["data"],
+        offsets=row["offsets"],
+        transaction_ids=row["transaction_ids"],
+        trace_ids=row["trace_ids"],
+        producers=row["producers"],
+        headers=headers and [h.encode() if h is not None else None for h in headers],
+    )

@@ -1,0 +1,183 @@
+"""Looking at items and their attempts; cancelling and retrying them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monarq.crypto import Cipher, open_payload
+from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
+from monarq.ids import message_id
+from monarq.model import Attempt, AttemptOutcome, Item, ItemState, Page, QueueKind
+from monarq.store.paging import place, token
+from monarq.store.postgres.database import Database
+from monarq.store.postgres.queues import get_queue
+from monarq.store.validation import check_item_id, check_limit, check_name
+
+_COLUMNS = """
+    select i.*, q.name as queue, case when i.state = 'ready'
+        then p.last_seq - i.rank else i.priority + i.waited end as effective_priority
+    from monarq.items i join monarq.queues q on q.id = i.queue_id
+    join monarq.partitions p on p.id = i.partition_id
+"""
+_ATTEMPTS = """
+    select a.*, q.name as queue from monarq.attempts a join monarq.queues q on q.id = a.queue_id
+"""
+
+
+async def list_items(
+    database: Database,
+    cipher: Cipher | None,
+    queue: str,
+    state: ItemState | None,
+    limit: int,
+    after: str | None,
+) -> Page[Item]:
+    check_limit(limit)
+    if state is not None and not isinstance(state, ItemState):
+        raise InvalidRequestError(f"state must be one of {', '.join(ItemState)}")
+    queue_id = await _work_queue(database, queue)
+    rows = await database.fetch(
+        f"{_COLUMNS} where p.queue_id = $1 and i.seq > $2 "
+        "and ($3::text is null or i.state = $3) order by i.seq limit $4",
+        queue_id,
+        place(after, int) or 0,
+        state,
+        limit,
+    )
+    items = [_item_from(row, cipher) for row in rows]
+    return Page(items, token(items[-1].seq) if len(items) == limit else None)
+
+
+async def next_items(
+    database: Database, cipher: Cipher | None, queue: str, limit: int
+) -> list[Item]:
+    check_limit(limit)
+    queue_id = await _work_queue(database, queue)
+    rows = await database.fetch(
+        f"{_COLUMNS} where p.queue_id = $1 and i.state = 'ready' order by i.rank, i.turn limit $2",
+        queue_id,
+        limit,
+    )
+    return [_item_from(row, cipher) for row in rows]
+
+
+async def get_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
+    row = await database.fetchrow(
+        f"{_COLUMNS} where i.partition_id = $1 and i.seq = $2", *check_item_id(item_id)
+    )
+    if row is None:
+        raise _no_item(item_id)
+    return _item_from(row, cipher)
+
+
+async def find_item(
+    database: Database, cipher: Cipher | None, queue: str, transaction_id: str
+) -> Item:
+    check_name(transaction_id, "transactionId")
+    queue_id = await _work_queue(database, queue)
+    row = await database.fetchrow(
+        f"{_COLUMNS} join monarq.transaction_ids t on t.partition_id = i.partition_id "
+        "and t.seq = i.seq where p.queue_id = $1 and t.partition_id = p.id "
+        "and t.transaction_id = $2",
+        queue_id,
+        transaction_id,
+    )
+    if row is None:
+        raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
+    return _item_from(row, cipher)
+
+
+async def item_attempts(database: Database, item_id: str) -> list[Attempt]:
+    partition_id, seq = check_item_id(item_id)
+    rows = await database.fetch(
+        f"{_ATTEMPTS} where a.partition_id = $1 and a.seq = $2 order by a.id", partition_id, seq
+    )
+    return [_attempt_from(row) for row in rows]
+
+
+async def list_attempts(
+    database: Database, queue: str | None, limit: int, after: str | None
+) -> Page[Attempt]:
+    check_limit(limit)
+    rows = await database.fetch(
+        f"{_ATTEMPTS} where a.id > $1 and ($2::text is null or q.name = $2) order by a.id limit $3",
+        place(after, int) or 0,
+        queue,
+        limit,
+    )
+    attempts = [_attempt_from(row) for row in rows]
+    return Page(attempts, token(rows[-1]["id"]) if len(rows) == limit else None)
+
+
+async def cancel_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
+    problem = await database.fetchval(
+        "select monarq.cancel_item($1, $2, $3)", database.now(), *check_item_id(item_id)
+    )
+    if problem == "not_found":
+        raise _no_item(item_id)
+    if problem == "conflict":
+        item = await get_item(database, cipher, item_id)
+        raise ConflictError(f"item {item_id} is {item.state}, there is nothing to cancel")
+    return await get_item(database, cipher, item_id)
+
+
+async def retry_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
+    partition_id, seq = check_item_id(item_id)
+    problem = await database.fetchval(
+        "select monarq.retry_item($1, $2, $3)", database.now(), partition_id, seq
+    )
+    if problem == "not_found":
+        raise _no_item(item_id)
+    if problem == "conflict":
+        raise ConflictError(f"item {item_id} is leased: cancel it first, or wait")
+    return await get_item(database, cipher, item_id)
+
+
+async def _work_queue(database: Database, queue: str) -> int:
+    found = await get_queue(database, queue)
+    if found.kind is not QueueKind.WORK:
+        raise InvalidRequestError(f"queue {queue!r} is an ordered queue: it has no items")
+    return found.id
+
+
+def _no_item(item_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no item {item_id}")
+
+
+def _item_from(row: Any, cipher: Cipher | None) -> Item:
+    state = ItemState(row["state"])
+    return Item(
+        queue=row["queue"],
+        partition_id=row["partition_id"],
+        seq=row["seq"],
+        transaction_id=row["transaction_id"] or message_id(row["partition_id"], row["seq"]),
+        payload=open_payload(row["payload"], cipher),
+        state=state,
+        priority=row["priority"],
+        effective_priority=row["effective_priority"],
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        created_at=row["created_at"],
+        run_at=row["due_at"] if state is ItemState.SCHEDULED else None,
+        lease_until=row["due_at"] if state is ItemState.LEASED else None,
+        finished_at=row["finished_at"],
+        consumer=row["consumer"],
+        error=row["error"],
+        trace_id=row["trace_id"],
+        producer=row["producer"],
+        headers=row["headers"].encode() if row["headers"] is not None else None,
+    )
+
+
+def _attempt_from(row: Any) -> Attempt:
+    return Attempt(
+        item_id=message_id(row["partition_id"], row["seq"]),
+        queue=row["queue"],
+        attempt=row["attempt"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        outcome=AttemptOutcome(row["outcome"]),
+        consumer=row["consumer"],
+        error=row["error"],
+        result=row["result"],
+    )

@@ -1,0 +1,190 @@
+"""What is written down along the way: deliveries, traces, metrics, settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from monarq.errors import InvalidRequestError
+from monarq.model import Delivery, MetricPoint, Page, Trace
+from monarq.store.paging import place, token
+from monarq.store.postgres.database import Database
+from monarq.store.validation import check_int, check_limit, check_name, check_text, check_trace
+
+_DELIVERIES = """
+    select d.*, q.name as queue, coalesce(p.name, '') as partition, coalesce(g.name, '') as group
+    from monarq.deliveries d join monarq.queues q on q.id = d.queue_id
+    left join monarq.partitions p on p.id = d.partition_id
+    left join monarq.groups g on g.id = d.group_id
+    where d.id > $1 and ($2::text is null or q.name = $2)
+    order by d.id limit $3
+"""
+
+
+async def list_deliveries(
+    database: Database, queue: str | None, limit: int, after: str | None
+) -> Page[Delivery]:
+    check_limit(limit)
+    rows = await database.fetch(_DELIVERIES, place(after, int) or 0, queue, limit)
+    deliveries = [
+        Delivery(
+            id=row["id"],
+            queue=row["queue"],
+            partition=row["partition"],
+            partition_id=row["partition_id"],
+            group=row["group"],
+            consumer=row["consumer"],
+            lease_number=row["lease_no"],
+            leased_at=row["leased_at"],
+            ended_at=row["ended_at"],
+            first_seq=row["first_seq"],
+            last_seq=row["last_seq"],
+            completed=row["completed"],
+            failed=row["failed"],
+            released=row["released"],
+            dead=row["dead"],
+            expired=row["expired"],
+            error=row["error"],
+        )
+        for row in rows
+    ]
+    return Page(deliveries, token(deliveries[-1].id) if len(deliveries) == limit else None)
+
+
+async def add_trace(database: Database, trace: Trace) -> Trace:
+    check_trace(trace)
+    names = list(dict.fromkeys(trace.names))
+    row: Any = await database.fetchrow(
+        "with added as (insert into monarq.traces (partition_id, transaction_id, event_type, data, "
+        "names, created_at) values ($1, $2, $3, $4, $5, monarq.time($6)) returning id, created_at), "
+        "named as (insert into monarq.trace_names (name, trace_id) "
+        "select n, added.id from added cross join unnest($5) n) select * from added",
+        trace.partition_id,
+        trace.transaction_id,
+        trace.event_type,
+        trace.data,
+        names,
+        database.now(),
+    )
+    return structs.replace(trace, id=row["id"], created_at=row["created_at"], names=names)
+
+
+async def list_traces(
+    database: Database,
+    partition_id: int | None,
+    transaction_id: str | None,
+    name: str | None,
+    limit: int,
+    after: str | None,
+) -> Page[Trace]:
+    check_limit(limit)
+    last = place(after, int) or 0
+    if name is not None:
+        check_name(name, "name")
+        rows = await database.fetch(
+            "select t.* from monarq.trace_names n join monarq.traces t on t.id = n.trace_id "
+            "where n.name = $1 and n.trace_id > $2 order by n.trace_id limit $3",
+            name,
+            last,
+            limit,
+        )
+    elif partition_id is not None and transaction_id is not None:
+        check_int(partition_id, "partitionId", 1, 2**62)
+        check_name(transaction_id, "transactionId")
+        rows = await database.fetch(
+            "select * from monarq.traces where partition_id = $1 and transaction_id = $2 "
+            "and id > $3 order by id limit $4",
+            partition_id,
+            transaction_id,
+            last,
+            limit,
+        )
+    else:
+        raise InvalidRequestError("traces are listed by partitionId and transactionId, or by name")
+    traces = [
+        Trace(
+            id=row["id"],
+            partition_id=row["partition_id"],
+            transaction_id=row["transaction_id"],
+            event_type=row["event_type"],
+            data=row["data"],
+            names=row["names"],
+            created_at=row["created_at"],
+        )
+        for row in rows
+    ]
+    return Page(traces, token(traces[-1].id) if len(traces) == limit else None)
+
+
+async def list_trace_names(database: Database, limit: int, after: str | None) -> Page[str]:
+    check_limit(limit)
+    # A skip scan: one probe of the index a name, however many traces it has.
+    rows = await database.fetch(
+        "with recursive names (name, place) as ("
+        "(select name, 1 from monarq.trace_names where name > $1 order by name limit 1) "
+        "union all select (select t.name from monarq.trace_names t where t.name > n.name "
+        "order by t.name limit 1), n.place + 1 from names n "
+        "where n.name is not null and n.place < $2) "
+        "select name from names where name is not null",
+        place(after, str) or "",
+        limit,
+    )
+    names = [row["name"] for row in rows]
+    return Page(names, token(names[-1]) if len(names) == limit else None)
+
+
+async def metrics(
+    database: Database,
+    queue: str | None,
+    since: int | None,
+    until: int | None,
+    limit: int,
+    after: str | None,
+) -> Page[MetricPoint]:
+    check_limit(limit, 10_000)
+    last = place(after, tuple[int, str]) or (-1, "")
+    rows = await database.fetch(
+        "select m.*, q.name as queue from monarq.metrics m join monarq.queues q on q.id = m.queue_id "
+        "where ($1::text is null or q.name = $1) and ($2::bigint is null or m.at >= $2) "
+        "and ($3::bigint is null or m.at <= $3) and (m.at, q.name) > ($4, $5) "
+        "order by m.at, q.name limit $6",
+        queue,
+        since,
+        until,
+        *last,
+        limit,
+    )
+    points = [
+        MetricPoint(
+            at=row["at"],
+            queue=row["queue"],
+            pushed=row["pushed"],
+            completed=row["completed"],
+            failed=row["failed"],
+            dead=row["dead"],
+            pending=row["pending"],
+        )
+        for row in rows
+    ]
+    more = len(points) == limit
+    return Page(points, token((points[-1].at, points[-1].queue)) if more else None)
+
+
+async def get_settings(database: Database) -> dict[str, str]:
+    rows = await database.fetch("select key, value from monarq.settings order by key")
+    return {row["key"]: row["value"] for row in rows}
+
+
+async def set_setting(database: Database, key: str, value: str | None) -> None:
+    check_name(key, "key")
+    if value is None:
+        await database.fetch("delete from monarq.settings where key = $1", key)
+        return
+    check_text(value, "value")
+    await database.fetch(
+        "insert into monarq.settings values ($1, $2) "
+        "on conflict (key) do update set value = excluded.value",
+        key,
+        value,
+    )

@@ -1,0 +1,72 @@
+"""Brings the database's schema up to date: numbered migrations, then the procedures.
+
+Safe from many brokers at once: whoever comes second waits, then finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import asyncpg
+
+from monarq.errors import SchemaVersionError
+
+VERSION = 1
+"""Raised with every change to a file below `sql`; a store with a higher one is refused."""
+
+_SQL = files("monarq.store.postgres") / "sql"
+_LOCK = 0x6D6F6E61727121
+
+
+async def migrate(connection: asyncpg.Connection, schema: str) -> None:
+    if await _installed(connection, schema) == VERSION:
+        return
+    async with connection.transaction():
+        await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
+        installed = await _installed(connection, schema)
+        if installed > VERSION:
+            raise SchemaVersionError(
+                f"schema {schema!r} has version {installed}, this Monarq knows {VERSION}: upgrade it"
+            )
+        if installed == VERSION:
+            return
+        await connection.execute(f'create schema if not exists "{schema}"')
+        await connection.execute(
+            f'create table if not exists "{schema}".schema_migrations '
+            "(name text primary key, version integer not null)"
+        )
+        await _apply(connection, schema)
+
+
+async def _installed(connection: asyncpg.Connection, schema: str) -> int:
+    table = f'"{schema}".schema_migrations'
+    if await connection.fetchval("select to_regclass($1)", table) is None:
+        return 0
+    return int(await connection.fetchval(f"select coalesce(max(version), 0) from {table}"))
+
+
+async def _apply(connection: asyncpg.Connection, schema: str) -> None:
+    table = f'"{schema}".schema_migrations'
+    done = {row["name"] for row in await connection.fetch(f"select name from {table}")}
+    for script in sorted(_scripts("migrations")):
+        if script not in done:
+            await connection.execute(render(_read("migrations", script), schema))
+            await connection.execute(f"insert into {table} values ($1, $2)", script, VERSION)
+    # Procedures refer to each other in any order: bodies are checked when they run.
+    await connection.execute("set local check_function_bodies = off")
+    for script in sorted(_scripts("procedures")):
+        await connection.execute(render(_read("procedures", script), schema))
+    await connection.execute(f"update {table} set version = $1", VERSION)
+
+
+def render(sql: str, schema: str) -> str:
+    """The SQL files say `monarq.`; a store may live in another schema."""
+    return sql if schema == "monarq" else sql.replace("monarq.", f'"{schema}".')
+
+
+def _scripts(folder: str) -> list[str]:
+    return [entry.name for entry in (_SQL / folder).iterdir() if entry.name.endswith(".sql")]
+
+
+def _read(folder: str, name: str) -> str:
+    return (_SQL / folder / name).read_text(encoding="utf-8")

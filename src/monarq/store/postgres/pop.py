@@ -1,0 +1,315 @@
+"""Pop: many requests in one call a kind, and the segments that come back made into messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from monarq.clock import micros
+from monarq.crypto import SEALED, Cipher, open_payload
+from monarq.errors import InvalidRequestError, MonarqError
+from monarq.ids import lease_id, new_lease_token
+from monarq.model import (
+    DEFAULT_GROUP,
+    DEFAULT_PARTITION,
+    Ack,
+    AckStatus,
+    Message,
+    Pop,
+    Popped,
+    Queue,
+    QueueKind,
+)
+from monarq.store import segments
+from monarq.store.contract import Outcome
+from monarq.store.postgres import acks
+from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.database import Database
+from monarq.store.postgres.groups import join_labels, join_queue
+from monarq.store.validation import check_pop
+
+_MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8)"
+_LABELLED = """
+    select g.id, g.name is null as missing from monarq.queues q
+    left join monarq.groups g on g.queue_id = q.id and g.name = $3
+    where q.kind = 'ordered' and ($1 = '' or q.namespace = $1) and ($2 = '' or q.task = $2)
+"""
+_ROUNDS = 3
+"""A group or queue may vanish between being found and being popped; then look again."""
+
+
+class _Wanted:
+    """A request under way: where to look, and what it got."""
+
+    def __init__(self, index: int, request: Pop) -> None:
+        self.index = index
+        self.request = request
+        self.token = new_lease_token()
+        self.groups = ""
+        self.queue: Queue | None = None
+
+
+class Popper:
+    def __init__(self, database: Database, catalog: Catalog, cipher: Cipher | None) -> None:
+        self._database = database
+        self._catalog = catalog
+        self._cipher = cipher
+
+    async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+        outcomes: list[Outcome[Popped]] = [Popped(messages=[])] * len(requests)
+        wanted: list[_Wanted] = []
+        for index, request in enumerate(requests):
+            try:
+                check_pop(request)
+                wanted.append(_Wanted(index, request))
+            except MonarqError as error:
+                outcomes[index] = error
+        for _ in range(_ROUNDS):
+            if not wanted:
+                break
+            wanted = await self._round(wanted, outcomes)
+        return outcomes
+
+    async def _round(self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]) -> list[_Wanted]:
+        """Pop what can be popped; those that found their queue or group gone come again."""
+        queues = await self._catalog.queues(
+            want.request.queue for want in wanted if want.request.queue is not None
+        )
+        ordered: list[_Wanted] = []
+        work: list[_Wanted] = []
+        for want in wanted:
+            queue = queues.get(want.request.queue or "")
+            want.queue = queue
+            try:
+                if queue is not None and queue.kind is QueueKind.WORK:
+                    _check_work_pop(want.request)
+                    work.append(want)
+                else:
+                    ordered.append(want)
+            except MonarqError as error:
+                outcomes[want.index] = error
+        again: list[_Wanted] = []
+        ready: list[_Wanted] = []
+        for want in ordered:
+            try:
+                if await self._find_groups(want):
+                    ready.append(want)
+            except MonarqError as error:
+                outcomes[want.index] = error
+        if ready:
+            again += await self._pop_messages(ready, outcomes)
+        if work:
+            again += await self._pop_items(work, outcomes)
+        return again
+
+    async def _find_groups(self, want: _Wanted) -> bool:
+        """Find the groups to pop for, made where they are missing; whether there are any."""
+        request = want.request
+        if request.queue is None:
+            labels = (request.namespace or "", request.task or "")
+            rows = await self._database.fetch(_LABELLED, *labels, request.group)
+            if not rows or any(row["missing"] for row in rows):
+                await join_labels(self._database, *labels, request.group, request.start)
+                rows = await self._database.fetch(_LABELLED, *labels, request.group)
+            want.groups = ",".join(str(row["id"]) for row in rows if not row["missing"])
+            return bool(want.groups)
+        key = (want.queue.id, request.group) if want.queue is not None else None
+        ids = await self._catalog.group_ids([key]) if key is not None else {}
+        if not ids:
+            await join_queue(self._database, request.queue, request.group, request.start)
+            ids = await self._catalog.group_ids([key]) if key is not None else {}
+        want.groups = ",".join(str(number) for number in ids.values())
+        return bool(ids)
+
+    async def _pop_messages(
+        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]
+    ) -> list[_Wanted]:
+        # Requests for the same thing stand next to each other, in the order they came.
+        wanted.sort(key=lambda want: (want.groups, want.request.partition or "", want.index))
+        requests = [want.request for want in wanted]
+        rows = await self._database.fetch(
+            _MESSAGES,
+            self._database.now(),
+            [want.groups for want in wanted],
+            [request.partition for request in requests],
+            [request.batch for request in requests],
+            [request.partitions for request in requests],
+            [_lease_micros(request) for request in requests],
+            [request.auto_ack for request in requests],
+            [want.token for want in wanted],
+            [request.consumer for request in requests],
+        )
+        by_request: dict[int, list[Any]] = {}
+        for row in rows:
+            by_request.setdefault(row["request"], []).append(row)
+        again: list[_Wanted] = []
+        for number, found in by_request.items():
+            want = wanted[number - 1]
+            if found[0]["next_at"] == -1:
+                if want.queue is not None:
+                    self._catalog.forget_queue(want.queue.name)
+                    self._catalog.forget_group(want.queue.id, want.request.group)
+                again.append(want)
+            elif found[0]["partition_id"] is None:
+                outcomes[want.index] = Popped(messages=[], next_at=found[0]["next_at"])
+            else:
+                outcomes[want.index] = await self._delivered(want, found)
+        return again
+
+    async def _delivered(self, want: _Wanted, rows: list[Any]) -> Outcome[Popped]:
+        facts = await self._catalog.facts(row["partition_id"] for row in rows)
+        messages: list[Message] = []
+        try:
+            for row in rows:
+                messages += _messages(row, facts[row["partition_id"]].queue, self._cipher)
+        except MonarqError as error:
+            await self._give_back(want, rows[0]["lease_no"])
+            return error
+        return _popped(want, rows[0], messages)
+
+    async def _pop_items(
+        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]
+    ) -> list[_Wanted]:
+        by_queue: dict[int, list[int]] = {}
+        for number, want in enumerate(wanted, 1):
+            assert want.queue is not None
+            by_queue.setdefault(want.queue.id, []).append(number)
+        queue_ids = sorted(by_queue)
+        deals = [
+            deal({number: wanted[number - 1].request.batch for number in by_queue[queue_id]})
+            for queue_id in queue_ids
+        ]
+        rows = await self._database.fetch(
+            _ITEMS,
+            self._database.now(),
+            queue_ids,
+            [len(dealt) for dealt in deals],
+            [number for dealt in deals for number in dealt],
+            [_lease_micros(want.request) for want in wanted],
+            [want.request.auto_ack for want in wanted],
+            [want.token for want in wanted],
+            [want.request.consumer for want in wanted],
+        )
+        by_request: dict[int, list[Any]] = {}
+        for row in rows:
+            by_request.setdefault(row["request"], []).append(row)
+        again: list[_Wanted] = []
+        for number, found in by_request.items():
+            want = wanted[number - 1]
+            assert want.queue is not None
+            if found[0]["next_at"] == -1:
+                self._catalog.forget_queue(want.queue.name)
+                again.append(want)
+            elif found[0]["partition_id"] is None:
+                outcomes[want.index] = Popped(messages=[], next_at=found[0]["next_at"])
+            else:
+                try:
+                    messages = [_item(row, want.queue.name, self._cipher) for row in found]
+                    outcomes[want.index] = _popped(want, found[0], messages)
+                except MonarqError as error:
+                    await self._give_back(want, found[0]["lease_no"])
+                    outcomes[want.index] = error
+        return again
+
+    async def _give_back(self, want: _Wanted, lease_number: int | None) -> None:
+        """Nobody can read what was leased: let go of it, as if it had not been popped."""
+        if lease_number is not None:
+            release = Ack(
+                lease_id=lease_id(lease_number, want.token),
+                status=AckStatus.RELEASE,
+                group=want.request.group,
+            )
+            await acks.ack(self._database, self._catalog, [release])
+
+
+def deal(batches: dict[int, int]) -> list[int]:
+    """To whom each item goes: one at a time to each who still wants some."""
+    order: list[int] = []
+    left = dict(batches)
+    while left:
+        order += left
+        left = {number: want - 1 for number, want in left.items() if want > 1}
+    return order
+
+
+def _check_work_pop(request: Pop) -> None:
+    if request.group != DEFAULT_GROUP:
+        raise InvalidRequestError(
+            f"{request.queue!r} is a work queue, which has no consumer groups"
+        )
+    if request.partition not in (None, DEFAULT_PARTITION):
+        raise InvalidRequestError(f"{request.queue!r} is a work queue, which has no partitions")
+
+
+def _lease_micros(request: Pop) -> int | None:
+    return None if request.lease_seconds is None else micros(request.lease_seconds)
+
+
+def _popped(want: _Wanted, row: Any, messages: list[Message]) -> Popped:
+    if row["lease_no"] is None:
+        return Popped(messages=messages)
+    return Popped(
+        messages=messages,
+        lease_id=lease_id(row["lease_no"], want.token),
+        lease_until=row["lease_until"],
+    )
+
+
+def _messages(row: Any, queue: str, cipher: Cipher | None) -> list[Message]:
+    """The messages of one (cut) segment."""
+    first, partition_id, partition = row["seq"], row["partition_id"], row["partition_name"]
+    created_at = row["created_at"]
+    payloads = segments.unpack(row["data"], segments.from_bytes(row["offsets"]))
+    ids, traces, producers, headers = (
+        row["transaction_ids"],
+        row["trace_ids"],
+        row["producers"],
+        row["headers"],
+    )
+    attempts: dict[int, int] | None = None
+    if row["marks"] is not None:
+        marks = json.loads(row["marks"])
+        attempts = dict(zip(marks["seqs"], marks["attempts"], strict=True))
+    messages: list[Message] = []
+    for place, payload in enumerate(payloads):
+        seq = first + place
+        if attempts is not None and seq not in attempts:
+            continue
+        header = headers[place] if headers else None
+        messages.append(
+            Message(
+                queue=queue,
+                partition=partition,
+                partition_id=partition_id,
+                seq=seq,
+                transaction_id=(ids and ids[place]) or f"{partition_id}-{seq}",
+                payload=open_payload(payload, cipher) if payload[0] == SEALED else payload,
+                created_at=created_at,
+                attempts=attempts[seq] if attempts is not None else 1,
+                trace_id=traces[place] if traces else None,
+                producer=producers[place] if producers else None,
+                headers=header.encode() if header is not None else None,
+            )
+        )
+    return messages
+
+
+def _item(row: Any, queue: str, cipher: Cipher | None) -> Message:
+    partition_id, seq = row["partition_id"], row["seq"]
+    return Message(
+        queue=queue,
+        partition=DEFAULT_PARTITION,
+        partition_id=partition_id,
+        seq=seq,
+        transaction_id=row["transaction_id"] or f"{partition_id}-{seq}",
+        payload=open_payload(row["payload"], cipher),
+        created_at=row["created_at"],
+        attempts=row["attempts"],
+        trace_id=row["trace_id"],
+        producer=row["producer"],
+        headers=row["headers"].encode() if row["headers"] is not None else None,
+        priority=row["priority"],
+        max_attempts=row["max_attempts"],
+    )

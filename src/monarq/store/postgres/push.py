@@ -1,0 +1,408 @@
+"""Push: gathers the items of many requests into one call a kind, and mends what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import asyncpg
+
+from monarq.clock import DAY, micros
+from monarq.crypto import Cipher
+from monarq.errors import (
+    EncryptionKeyError,
+    InvalidRequestError,
+    MonarqError,
+    QueueFullError,
+    StoreUnavailableError,
+)
+from monarq.ids import message_id
+from monarq.model import Push, Pushed, PushItem, PushStatus, Queue, QueueKind
+from monarq.store import segments
+from monarq.store.contract import Outcome
+from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.database import Database, RefusedError, Work
+from monarq.store.validation import check_ordered_item, check_push, check_work_item
+
+MAX_ROUNDS = 50
+_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 21)) + ")"
+_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 23)) + ")"
+
+Slot = tuple[int, int]
+"""Which request, and which of its items."""
+
+
+class Target:
+    """What goes to one partition in this call."""
+
+    __slots__ = ("by_id", "items", "partition_id", "producers", "queue", "repeats", "slots")
+
+    def __init__(self, queue: Queue, partition_id: int) -> None:
+        self.queue = queue
+        self.partition_id = partition_id
+        self.items: list[PushItem] = []
+        self.producers: list[str | None] = []
+        self.slots: list[Slot] = []
+        self.by_id: dict[str, int] = {}
+        self.repeats: list[tuple[Slot, int]] = []
+        """Slots whose transaction id an earlier item of this call has, and which one."""
+
+    def add(self, slot: Slot, item: PushItem, producer: str | None) -> None:
+        if item.transaction_id is not None:
+            first = self.by_id.setdefault(item.transaction_id, len(self.items))
+            if first < len(self.items):
+                self.repeats.append((slot, first))
+                return
+        self.items.append(item)
+        self.producers.append(producer)
+        self.slots.append(slot)
+
+
+class PushBatch:
+    """Requests that are pushed together; what was learnt of them in earlier rounds."""
+
+    def __init__(self, catalog: Catalog, cipher: Cipher | None, requests: Sequence[Push]) -> None:
+        self._catalog = catalog
+        self._cipher = cipher
+        self.requests = requests
+        self.outcomes: list[Outcome[list[Pushed]] | None] = [None] * len(requests)
+        self._known: dict[tuple[int, str], int] = {}
+        for index, request in enumerate(requests):
+            try:
+                check_push(request)
+            except MonarqError as error:
+                self.outcomes[index] = error
+
+    @property
+    def open(self) -> list[int]:
+        return [index for index, outcome in enumerate(self.outcomes) if outcome is None]
+
+    async def targets(self) -> list[Target]:
+        """Where everything goes, sorted by partition id; queues and partitions are made."""
+        queues = await self._queues()
+        names: dict[int, set[str]] = {}
+        for index in self.open:
+            try:
+                for item in self.requests[index].items:
+                    self._check(queues[item.queue], item)
+            except MonarqError as error:
+                self.outcomes[index] = error
+                continue
+            for item in self.requests[index].items:
+                names.setdefault(queues[item.queue].id, set()).add(item.partition)
+        ids = {
+            queue_id: await self._catalog.partition_ids(queue_id, wanted)
+            for queue_id, wanted in names.items()
+        }
+        targets: dict[tuple[str, str], Target] = {}
+        for index in self.open:
+            request = self.requests[index]
+            for place, item in enumerate(request.items):
+                key = (item.queue, item.partition)
+                target = targets.get(key)
+                if target is None:
+                    queue = queues[item.queue]
+                    partition_id = ids[queue.id].get(item.partition)
+                    if partition_id is None:
+                        raise RefusedError("stale", None)
+                    target = targets[key] = Target(queue, partition_id)
+                if item.transaction_id is None or (
+                    (target.partition_id, item.transaction_id) not in self._known
+                ):
+                    target.add((index, place), item, request.producer)
+        return sorted(targets.values(), key=lambda target: target.partition_id)
+
+    async def _queues(self) -> dict[str, Queue]:
+        labels: dict[str, tuple[str, str]] = {}
+        for index in self.open:
+            for item in self.requests[index].items:
+                labels.setdefault(item.queue, (item.namespace or "", item.task or ""))
+        queues = await self._catalog.queues(labels)
+        missing = {name: labels[name] for name in labels if name not in queues}
+        if missing:
+            await self._catalog.make_queues(missing)
+            queues = await self._catalog.queues(labels)
+            if missing.keys() - queues.keys():
+                raise RefusedError("stale", None)
+        return queues
+
+    def _check(self, queue: Queue, item: PushItem) -> None:
+        if queue.kind is QueueKind.ORDERED:
+            check_ordered_item(item)
+        else:
+            check_work_item(item)
+        if queue.options.encryption_enabled and self._cipher is None:
+            raise EncryptionKeyError(
+                f"queue {queue.name!r} is encrypted, and this store was given no key"
+            )
+
+    def sealed(self, queue: Queue, payload: bytes) -> bytes:
+        if queue.options.encryption_enabled and self._cipher is not None:
+            return self._cipher.seal(payload)
+        return payload
+
+    def learn(self, refusal: RefusedError, targets: Sequence[Target]) -> None:
+        """Take note of why a round was refused."""
+        if refusal.reason == "stale":
+            self._catalog.forget_all()
+        elif refusal.reason == "known":
+            for target, place, seq in refusal.detail:
+                item = targets[target - 1].items[place]
+                assert item.transaction_id is not None
+                self._known[targets[target - 1].partition_id, item.transaction_id] = seq
+        elif refusal.reason == "reserved":
+            for target, place in refusal.detail:
+                item = targets[target - 1].items[place]
+                self.outcomes[targets[target - 1].slots[place][0]] = InvalidRequestError(
+                    f"transactionId {item.transaction_id!r} has the form of this partition's own "
+                    "ids and names no message that is kept: choose another"
+                )
+        else:
+            self._refuse_full(dict(refusal.detail), targets)
+
+    def _refuse_full(self, room: dict[int, int], targets: Sequence[Target]) -> None:
+        """Requests are taken in order while there is room for them."""
+        sizes: dict[int, dict[int, int]] = {}
+        for target in targets:
+            if target.queue.id in room:
+                for index, _ in target.slots:
+                    counts = sizes.setdefault(index, {})
+                    counts[target.queue.id] = counts.get(target.queue.id, 0) + 1
+        names = {target.queue.id: target.queue for target in targets}
+        for index in sorted(sizes):
+            full = [queue for queue, count in sizes[index].items() if count > room[queue]]
+            if full:
+                queue = names[full[0]]
+                self.outcomes[index] = QueueFullError(
+                    f"queue {queue.name!r} is full: it has room for {max(0, room[queue.id])} "
+                    f"of its maxSize of {queue.options.max_size}"
+                )
+            else:
+                for queue_id, count in sizes[index].items():
+                    room[queue_id] -= count
+
+    def finish(self, targets: Sequence[Target], first_seqs: dict[int, int]) -> None:
+        """All open requests were stored."""
+        answers: dict[int, list[Pushed | None]] = {
+            index: [None] * len(self.requests[index].items) for index in self.open
+        }
+        for target in targets:
+            partition_id, queue = target.partition_id, target.queue.name
+            first = first_seqs.get(partition_id, 0)
+            for seq, ((index, place), item) in enumerate(
+                zip(target.slots, target.items, strict=True), first
+            ):
+                answers[index][place] = Pushed(
+                    PushStatus.QUEUED,
+                    queue,
+                    partition_id,
+                    seq,
+                    item.transaction_id or f"{partition_id}-{seq}",
+                    item.trace_id,
+                )
+            for (index, place), nth in target.repeats:
+                item = self.requests[index].items[place]
+                answers[index][place] = _duplicate(item, partition_id, first + nth)
+        for index, pushed in answers.items():
+            items = self.requests[index].items
+            for place, answer in enumerate(pushed):
+                if answer is None:
+                    pushed[place] = self._known_duplicate(items[place], targets)
+            self.outcomes[index] = [answer for answer in pushed if answer is not None]
+
+    def _known_duplicate(self, item: PushItem, targets: Iterable[Target]) -> Pushed:
+        for target in targets:
+            key = (target.partition_id, item.transaction_id or "")
+            if key in self._known and target.queue.name == item.queue:
+                return _duplicate(item, target.partition_id, self._known[key])
+        raise AssertionError("an item was neither stored nor known")
+
+
+def _duplicate(item: PushItem, partition_id: int, seq: int) -> Pushed:
+    return Pushed(
+        PushStatus.DUPLICATE,
+        item.queue,
+        partition_id,
+        seq,
+        item.transaction_id or message_id(partition_id, seq),
+        item.trace_id,
+    )
+
+
+async def push(
+    database: Database, catalog: Catalog, cipher: Cipher | None, requests: Sequence[Push]
+) -> list[Outcome[list[Pushed]]]:
+    batch = PushBatch(catalog, cipher, requests)
+    try:
+        await push_batch(database, batch)
+    except asyncpg.PostgresError:
+        # Something that validation did not foresee. Only the request it belongs to may fail.
+        if len(requests) == 1:
+            raise
+        return [
+            outcome
+            for request in requests
+            for outcome in await _push_alone(database, catalog, cipher, request)
+        ]
+    return [outcome for outcome in batch.outcomes if outcome is not None]
+
+
+async def _push_alone(
+    database: Database, catalog: Catalog, cipher: Cipher | None, request: Push
+) -> list[Outcome[list[Pushed]]]:
+    try:
+        return await push(database, catalog, cipher, [request])
+    except asyncpg.PostgresError as error:
+        return [InvalidRequestError(f"PostgreSQL does not take this push: {error}")]
+
+
+async def push_batch(database: Database, batch: PushBatch) -> None:
+    """Push in rounds: each either stores all that is left, or learns what is in its way."""
+    for _ in range(MAX_ROUNDS):
+        targets: list[Target] = []
+        try:
+            targets = await batch.targets()
+            if not batch.open:
+                return
+            ordered, work = by_kind(targets)
+            if ordered and work:
+                async with database.transaction() as unit:
+                    first_seqs = await store_targets(unit, batch, ordered, work)
+            else:
+                first_seqs = await store_targets(database, batch, ordered, work)
+        except RefusedError as refusal:
+            batch.learn(refusal, refused(refusal, targets))
+            continue
+        batch.finish(targets, first_seqs)
+        return
+    raise StoreUnavailableError("the queues change faster than this push can follow")
+
+
+def by_kind(targets: list[Target]) -> tuple[list[Target], list[Target]]:
+    """Those with something to store: of ordered queues, and of work queues."""
+    full = [target for target in targets if target.items]
+    return (
+        [target for target in full if target.queue.kind is QueueKind.ORDERED],
+        [target for target in full if target.queue.kind is QueueKind.WORK],
+    )
+
+
+def refused(refusal: RefusedError, targets: list[Target]) -> list[Target]:
+    """The targets that the refusing procedure was given, by which it counts."""
+    return [t for t in targets if t.items and t.queue.kind is refusal.kind]
+
+
+async def store_targets(
+    unit: Database | Work, batch: PushBatch, ordered: list[Target], work: list[Target]
+) -> dict[int, int]:
+    """Call the procedures; the first seq in each partition."""
+    first_seqs: dict[int, int] = {}
+    for kind, targets in ((QueueKind.ORDERED, ordered), (QueueKind.WORK, work)):
+        if not targets:
+            continue
+        arguments = (_message_arguments if kind is QueueKind.ORDERED else _item_arguments)(
+            batch, targets
+        )
+        sql = _MESSAGES if kind is QueueKind.ORDERED else _ITEMS
+        try:
+            seqs = await unit.fetchval(sql, unit.now(), *arguments)
+        except RefusedError as refusal:
+            refusal.kind = kind
+            raise
+        first_seqs.update(zip((t.partition_id for t in targets), seqs, strict=True))
+    return first_seqs
+
+
+def _target_arguments(targets: list[Target]) -> list[Any]:
+    return [
+        any(target.queue.options.max_size for target in targets),
+        [target.queue.id for target in targets],
+        [target.queue.version for target in targets],
+        [target.partition_id for target in targets],
+        [len(target.items) for target in targets],
+        [_horizon(target.queue) for target in targets],
+    ]
+
+
+def _horizon(queue: Queue) -> int:
+    """How soon after a push the lifecycle may have something to do in its partition."""
+    options = queue.options
+    durations = [options.expire_timeout, options.max_wait_time_seconds]
+    if options.retention_enabled:
+        durations += [options.retention_seconds, options.completed_retention_seconds]
+    return min((micros(seconds) for seconds in durations if seconds > 0), default=7 * DAY)
+
+
+def _given_ids(targets: list[Target]) -> list[Any]:
+    """The items with a transaction id of their own: target, place in it, id."""
+    given = [
+        (number, place, transaction_id)
+        for number, target in enumerate(targets, 1)
+        for transaction_id, place in target.by_id.items()
+    ]
+    return [list(column) for column in zip(*given, strict=True)] if given else [None] * 3
+
+
+def _column(values: list[Any]) -> list[Any] | None:
+    """None if there is nothing in it, which is what most columns have."""
+    return values if any(value is not None for value in values) else None
+
+
+def _message_arguments(batch: PushBatch, targets: list[Target]) -> list[Any]:
+    numbers, skips, starts, counts = [], [], [], []
+    data, offsets = [], []
+    begins = accumulate((len(target.items) for target in targets), initial=0)
+    for number, (target, begin) in enumerate(zip(targets, begins, strict=False), 1):
+        payloads = [item.payload for item in target.items]
+        if target.queue.options.encryption_enabled:
+            payloads = [batch.sealed(target.queue, payload) for payload in payloads]
+        for start, end in segments.cuts([len(payload) for payload in payloads]):
+            packed, bounds = segments.pack(payloads[start:end])
+            numbers.append(number)
+            skips.append(start)
+            starts.append(begin + start)
+            counts.append(end - start)
+            data.append(packed)
+            offsets.append(segments.to_bytes(bounds))
+    items = [item for target in targets for item in target.items]
+    return [
+        *_target_arguments(targets),
+        numbers,
+        skips,
+        starts,
+        counts,
+        data,
+        offsets,
+        _column([item.transaction_id for item in items]),
+        _column([item.trace_id for item in items]),
+        _column([producer for target in targets for producer in target.producers]),
+        _column([item.headers.decode() if item.headers else None for item in items]),
+        *_given_ids(targets),
+    ]
+
+
+def _item_arguments(batch: PushBatch, targets: list[Target]) -> list[Any]:
+    rows = [
+        (
+            number,
+            place,
+            batch.sealed(target.queue, item.payload),
+            item.transaction_id,
+            item.trace_id,
+            producer,
+            item.headers.decode() if item.headers else None,
+            item.priority,
+            item.run_at,
+            None if item.delay_seconds is None else micros(item.delay_seconds),
+            item.max_attempts,
+            item.backoff_base,
+        )
+        for number, target in enumerate(targets, 1)
+        for place, (item, producer) in enumerate(zip(target.items, target.producers, strict=True))
+    ]
+    return [
+        *_target_arguments(targets),
+        *(list(column) for column in zip(*rows, strict=True)),
+        *_given_ids(targets),
+    ]

@@ -1,0 +1,253 @@
+"""Queues: making and changing them, their counters, pausing, clearing, deleting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError, NotFoundError
+from monarq.model import Page, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.store.paging import place, token
+from monarq.store.postgres.catalog import QUEUE_COLUMNS, Catalog, queue_from
+from monarq.store.postgres.database import Database, Work
+from monarq.store.validation import check_label, check_limit, check_name, option_changes
+
+_CONFIGURING = 0x6D6F6E61727122
+_OPTIONS = QueueOptions.__struct_fields__
+_TIMED = {
+    "retention_enabled",
+    "retention_seconds",
+    "completed_retention_seconds",
+    "max_wait_time_seconds",
+    "expire_timeout",
+}
+_DELAYING = {"delayed_processing", "window_buffer"}
+_STATS = """
+    select q.name, q.kind, monarq.pending(q) as pending, sums.*
+    from monarq.queues q
+    cross join lateral (
+        select coalesce(sum(partitions), 0)::bigint as partitions,
+            coalesce(sum(pushed), 0)::bigint as pushed,
+            coalesce(sum(removed), 0)::bigint as removed,
+            coalesce(sum(completed), 0)::bigint as completed,
+            coalesce(sum(failed), 0)::bigint as failed,
+            coalesce(sum(dead), 0)::bigint as dead,
+            coalesce(sum(dead_letters), 0)::bigint as dead_letters,
+            coalesce(sum(scheduled), 0)::bigint as scheduled,
+            coalesce(sum(ready), 0)::bigint as ready,
+            coalesce(sum(leased), 0)::bigint as leased,
+            coalesce(sum(done), 0)::bigint as done,
+            coalesce(sum(cancelled), 0)::bigint as cancelled,
+            coalesce(sum(dead_items), 0)::bigint as dead_items
+        from monarq.counters where queue_id = q.id
+    ) as sums
+    where ($1::text is null or q.name = $1) and ($2::text is null or q.name > $2)
+    order by q.name limit $3
+"""
+
+
+async def configure(
+    database: Database,
+    catalog: Catalog,
+    name: str,
+    *,
+    kind: QueueKind | None,
+    namespace: str | None,
+    task: str | None,
+    options: Mapping[str, Any] | None,
+    has_key: bool,
+) -> Queue:
+    check_name(name, "queue")
+    if kind is not None and not isinstance(kind, QueueKind):
+        raise InvalidRequestError(f"kind must be one of {', '.join(QueueKind)}")
+    for label, field in ((namespace, "namespace"), (task, "task")):
+        if label is not None:
+            check_label(label, field)
+    changes = option_changes(options or {})
+    if changes.get("encryption_enabled") and not has_key:
+        raise EncryptionKeyError("encryptionEnabled needs a key, and this store was given none")
+    async with database.transaction() as unit:
+        # Dead-queue rules look at several queues: one change of settings at a time.
+        await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
+        found = await unit.fetchrow(
+            f"select {QUEUE_COLUMNS} from monarq.queues where name = $1 for update", name
+        )
+        old = queue_from(found) if found else None
+        if old is not None and kind is not None and kind is not old.kind:
+            raise ConflictError(f"queue {name!r} exists, and is of kind {old.kind}, not {kind}")
+        new_kind = old.kind if old is not None else kind or QueueKind.ORDERED
+        await _check_dead_queue(unit, name, new_kind, changes.get("dead_queue", ""))
+        labels = {"namespace": namespace, "task": task}
+        changes |= {label: value for label, value in labels.items() if value is not None}
+        if old is None:
+            queue = await _insert(unit, name, new_kind, changes)
+        else:
+            queue = await _update(unit, old, changes)
+    catalog.forget_queue(name)
+    return queue
+
+
+async def _check_dead_queue(unit: Work, name: str, kind: QueueKind, dead_queue: str) -> None:
+    if not dead_queue:
+        return
+    if dead_queue == name:
+        raise InvalidRequestError(f"queue {name!r} cannot be its own deadQueue")
+    row = await unit.fetchrow(
+        "select kind, dead_queue from monarq.queues where name = $1", dead_queue
+    )
+    if row is None:
+        raise InvalidRequestError(f"deadQueue {dead_queue!r} does not exist: make it first")
+    if row["kind"] != kind:
+        raise InvalidRequestError(f"deadQueue {dead_queue!r} is of kind {row['kind']}, not {kind}")
+    if row["dead_queue"]:
+        raise InvalidRequestError(
+            f"deadQueue {dead_queue!r} has a deadQueue of its own ({row['dead_queue']!r})"
+        )
+    user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
+    if user is not None:
+        raise InvalidRequestError(
+            f"queue {name!r} is the deadQueue of {user!r}, so it cannot have one itself"
+        )
+
+
+async def _insert(unit: Work, name: str, kind: QueueKind, changes: dict[str, Any]) -> Queue:
+    values = structs.asdict(QueueOptions()) | {"namespace": "", "task": ""} | changes
+    columns = [*_OPTIONS, "namespace", "task"]
+    row = await unit.fetchrow(
+        f"insert into monarq.queues (name, kind, created_at, {', '.join(columns)}) "
+        f"values ($1, $2, monarq.time($3), "
+        + ", ".join(f"${number}" for number in range(4, 4 + len(columns)))
+        + f") returning {QUEUE_COLUMNS}",
+        name,
+        kind,
+        unit.now(),
+        *(values[column] for column in columns),
+    )
+    return queue_from(row)
+
+
+async def _update(unit: Work, old: Queue, changes: dict[str, Any]) -> Queue:
+    if not changes:
+        return old
+    assignments = ", ".join(f"{column} = ${number}" for number, column in enumerate(changes, 2))
+    row = await unit.fetchrow(
+        f"update monarq.queues set version = version + 1, {assignments} where id = $1 "
+        f"returning {QUEUE_COLUMNS}",
+        old.id,
+        *changes.values(),
+    )
+    if changes.keys() & _TIMED:
+        await unit.fetch(
+            "update monarq.partitions set check_at = monarq.time($2) where queue_id = $1",
+            old.id,
+            unit.now(),
+        )
+    if changes.keys() & _DELAYING:
+        # Partitions that wait for the old delay: the next pop finds out when they are due.
+        await unit.fetch(
+            "update monarq.cursors c set available_at = monarq.time($2) from monarq.groups g "
+            "where g.queue_id = $1 and c.group_id = g.id and c.lease_no is null "
+            "and c.available_at > monarq.time($2)",
+            old.id,
+            unit.now(),
+        )
+    return queue_from(row)
+
+
+async def get_queue(database: Database, name: str) -> Queue:
+    row = await database.fetchrow(
+        f"select {QUEUE_COLUMNS} from monarq.queues where name = $1", name
+    )
+    if row is None:
+        raise NotFoundError(f"there is no queue {name!r}")
+    return queue_from(row)
+
+
+async def list_queues(
+    database: Database, namespace: str | None, task: str | None, limit: int, after: str | None
+) -> Page[Queue]:
+    check_limit(limit)
+    rows = await database.fetch(
+        f"select {QUEUE_COLUMNS} from monarq.queues "
+        "where ($1::text is null or namespace = $1) and ($2::text is null or task = $2) "
+        "and ($3::text is null or name > $3) order by name limit $4",
+        namespace,
+        task,
+        place(after, str),
+        limit,
+    )
+    queues = [queue_from(row) for row in rows]
+    return Page(queues, token(queues[-1].name) if len(queues) == limit else None)
+
+
+async def delete_queue(database: Database, catalog: Catalog, name: str) -> bool:
+    async with database.transaction() as unit:
+        await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
+        number = await unit.fetchval("select id from monarq.queues where name = $1", name)
+        if number is None:
+            return False
+        user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
+        if user is not None:
+            raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
+        await unit.fetch("select monarq.delete_queue($1)", number)
+    catalog.forget_all()
+    return True
+
+
+async def clear_queue(database: Database, name: str) -> int:
+    queue = await get_queue(database, name)
+    removed: int = await database.fetchval(
+        "select monarq.clear_queue($1, $2)", database.now(), queue.id
+    )
+    return removed
+
+
+async def set_paused(database: Database, catalog: Catalog, name: str, paused: bool) -> Queue:
+    row = await database.fetchrow(
+        "update monarq.queues set paused = $2, version = version + 1 where name = $1 "
+        f"returning {QUEUE_COLUMNS}",
+        name,
+        paused,
+    )
+    if row is None:
+        raise NotFoundError(f"there is no queue {name!r}")
+    catalog.forget_queue(name)
+    return queue_from(row)
+
+
+async def queue_stats(
+    database: Database, queue: str | None, limit: int, after: str | None
+) -> Page[QueueStats]:
+    check_limit(limit)
+    rows = await database.fetch(_STATS, queue, place(after, str), limit)
+    if queue is not None and not rows and after is None:
+        raise NotFoundError(f"there is no queue {queue!r}")
+    stats = [_stats_from(row) for row in rows]
+    more = queue is None and len(stats) == limit
+    return Page(stats, token(stats[-1].queue) if more else None)
+
+
+def _stats_from(row: Any) -> QueueStats:
+    states: dict[str, int] = {}
+    stored = row["pushed"] - row["removed"]
+    if row["kind"] == QueueKind.WORK:
+        states = {
+            state: row[state] for state in ("scheduled", "ready", "leased", "done", "cancelled")
+        }
+        states["dead"] = row["dead_items"]
+        stored = sum(states.values())
+    return QueueStats(
+        queue=row["name"],
+        kind=QueueKind(row["kind"]),
+        partitions=row["partitions"],
+        pushed=row["pushed"],
+        stored=stored,
+        pending=row["pending"],
+        completed=row["completed"],
+        failed=row["failed"],
+        dead=row["dead"],
+        dead_letters=row["dead_letters"],
+        states=states,
+    )

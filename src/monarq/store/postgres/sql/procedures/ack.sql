@@ -1,0 +1,378 @@
+-- Ack and renew for ordered queues.
+
+-- Why a lease (number and token) does not entitle to a cursor, by the table in docs/model.md;
+-- null if it does. p_lease null: any live lease will do.
+create or replace function monarq.lease_fault(
+    p_now bigint, c monarq.cursors, p_lease bigint, p_token text
+) returns text
+    language sql stable
+as $$
+    select case
+        when p_lease is null then
+            case when c.lease_no is null or c.lease_until <= p_now then 'lease_expired' end
+        when c.lease_no = p_lease and c.lease_token = p_token then
+            case when c.lease_until <= p_now then 'lease_expired' end
+        when c.lease_no is null and c.ended_lease_no = p_lease then
+            case when c.ended_answered then 'already_acked' else 'lease_expired' end
+        when monarq.is_live_lease(p_now, p_lease, p_token) then 'lease_foreign'
+        when p_lease < greatest(c.lease_no, c.ended_lease_no) then 'lease_taken_over'
+        else 'lease_unknown' end
+$$;
+
+create or replace function monarq.is_live_lease(
+    p_now bigint, p_lease bigint, p_token text
+) returns boolean
+    language sql stable
+as $$
+    select exists (select from monarq.cursors
+            where lease_no = p_lease and lease_token = p_token and lease_until > p_now)
+        or exists (select from monarq.items
+            where lease_no = p_lease and lease_token = p_token and due_at > p_now)
+$$;
+
+-- Answers some messages of one locked cursor, one after the other. Statuses: 0 completed,
+-- 1 failed, 2 retry, 3 release, 4 dead. Answers a fault or '' for each, whether it died, and
+-- whether the lease ended with it.
+create or replace function monarq.answer(
+    p_now bigint, p_queue monarq.queues, c monarq.cursors, p_lease bigint, p_token text,
+    a_seq bigint[], a_status integer[], a_error text[], a_retry_at bigint[],
+    out faults text[], out died boolean[], out released boolean[]
+)
+    language plpgsql
+as $$
+declare
+    v_leased monarq.cursors := c;
+    u monarq.unresolved;
+    v_seq bigint;
+    v_status integer;
+    v_attempts integer;
+    v_first bigint;
+    v_last bigint;
+    v_counts integer[] := array[0, 0, 0, 0];
+    v_failed integer := 0;
+    v_last_error text;
+    v_left integer := c.lease_left;
+    v_fault text;
+begin
+    faults := array_fill(''::text, array[cardinality(a_seq)]);
+    died := array_fill(false, array[cardinality(a_seq)]);
+    released := array_fill(false, array[cardinality(a_seq)]);
+    for i in 1 .. cardinality(a_seq) loop
+        v_seq := a_seq[i];
+        v_status := a_status[i];
+        v_fault := monarq.lease_fault(p_now, c, p_lease, p_token);
+        if v_fault is null then
+            u := null;
+            select * into u from monarq.unresolved
+                where partition_id = c.partition_id and group_id = c.group_id and seq = v_seq;
+            v_fault := case
+                when v_seq is null then 'not_found'
+                when v_seq > c.lease_to then 'not_in_lease'
+                when v_seq <= c.position or u.acked or u.answered_lease_no = c.lease_no
+                    then 'already_acked' end;
+        end if;
+        if v_fault is not null then
+            faults[i] := v_fault;
+            continue;
+        end if;
+        v_attempts := coalesce(u.attempts, 0) + case when v_status in (1, 2, 4) then 1 else 0 end;
+        v_failed := v_failed + case when v_status in (1, 2) then 1 else 0 end;
+        died[i] := v_status = 4 or (v_status in (1, 2) and p_queue.dlq_after_max_retries
+            and v_attempts > p_queue.retry_limit);
+        insert into monarq.unresolved as x (partition_id, group_id, seq, attempts, acked,
+            answered_lease_no, retry_at, error)
+        values (c.partition_id, c.group_id, v_seq, v_attempts, v_status = 0 or died[i],
+            c.lease_no, case when v_status in (1, 2)
+                then coalesce(a_retry_at[i], p_now + p_queue.retry_delay * 1000) end, a_error[i])
+        on conflict (partition_id, group_id, seq) do update set
+            attempts = excluded.attempts, acked = excluded.acked,
+            answered_lease_no = excluded.answered_lease_no, retry_at = excluded.retry_at,
+            error = coalesce(excluded.error, x.error);
+        if died[i] then
+            perform monarq.bury(p_now, p_queue, c.partition_id, c.group_id, array[v_seq],
+                array[v_attempts], array[coalesce(a_error[i], u.error, case v_status
+                    when 4 then 'given up by its consumer' else 'failed without an error' end)]);
+            v_counts[4] := v_counts[4] + 1;
+        else
+            v_counts[case v_status when 0 then 1 when 3 then 3 else 2 end] :=
+                v_counts[case v_status when 0 then 1 when 3 then 3 else 2 end] + 1;
+        end if;
+        v_first := least(v_first, v_seq);
+        v_last := greatest(v_last, v_seq);
+        v_last_error := coalesce(a_error[i], v_last_error);
+        v_left := v_left - 1;
+        if v_left = 0 then
+            released[i] := true;
+            c := monarq.advance(p_queue.id, c.partition_id, c.group_id);
+            perform monarq.end_lease(c.partition_id, c.group_id, c.position, p_now, true);
+            select * into c from monarq.cursors
+                where partition_id = c.partition_id and group_id = c.group_id;
+        end if;
+    end loop;
+    if v_first is null then
+        return;
+    end if;
+    if v_left > 0 then
+        update monarq.cursors set lease_left = v_left, has_unresolved = true
+            where partition_id = c.partition_id and group_id = c.group_id;
+        perform monarq.advance(p_queue.id, c.partition_id, c.group_id);
+    end if;
+    insert into monarq.deliveries (queue_id, partition_id, group_id, consumer, lease_no, leased_at,
+        ended_at, first_seq, last_seq, completed, failed, released, dead, error)
+    values (p_queue.id, c.partition_id, c.group_id, v_leased.consumer, v_leased.lease_no,
+        v_leased.leased_at, p_now, v_first, v_last, v_counts[1], v_counts[2], v_counts[3],
+        v_counts[4], v_last_error);
+    perform monarq.tally(p_queue.id, c.group_id, completed => v_counts[1], failed => v_failed);
+end
+$$;
+
+-- g: one entry a (partition, group, lease), sorted by partition and group; a: the acks, a_of says
+-- to which entry each belongs, in order of entries. a_seq or a_id names the message; both null:
+-- all that have no answer yet.
+create or replace function monarq.ack_messages(
+    p_now bigint,
+    g_partition bigint[], g_group text[], g_lease bigint[], g_token text[],
+    a_of integer[], a_seq bigint[], a_id text[], a_status integer[], a_error text[],
+    a_retry_at bigint[]
+) returns table (entry integer, faults text[], died integer[], counts integer[], released boolean[])
+    language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    v_now bigint := monarq.time(p_now);
+    v_seqs bigint[] := a_seq;
+    v_simple integer[];
+    v_groups bigint[];
+    v_lasts bigint[];
+    v_ends boolean[];
+    v_entry record;
+    c monarq.cursors;
+    q monarq.queues;
+    v_answer record;
+    v_all bigint[];
+    v_from integer;
+    v_to integer;
+begin
+    if a_id is not null then
+        select array_agg(coalesce(a.seq, t.seq) order by a.place) into v_seqs
+        from unnest(a_of, a_seq, a_id) with ordinality as a (entry, seq, id, place)
+        left join monarq.transaction_ids t
+            on a.id is not null and t.partition_id = g_partition[a.entry]
+            and t.transaction_id = a.id;
+    end if;
+
+    perform 1 from monarq.cursors c
+        join (
+            select e.partition_id, mg.id as group_id
+            from unnest(g_partition, g_group) as e (partition_id, group_name)
+            join monarq.partitions p on p.id = e.partition_id
+            join monarq.groups mg on mg.queue_id = p.queue_id and mg.name = e.group_name
+        ) as wanted using (partition_id, group_id)
+        order by c.partition_id, c.group_id
+        for update of c;
+
+    -- The short way: what is next under the lease is completed, and nothing is out of line.
+    select array_agg(e.place::integer), array_agg(c.group_id), array_agg(a.last_seq)
+    into v_simple, v_groups, v_lasts
+    from unnest(g_partition, g_group, g_lease, g_token) with ordinality
+        as e (partition_id, group_name, lease_no, token, place)
+    join monarq.partitions p on p.id = e.partition_id
+    join monarq.groups mg on mg.queue_id = p.queue_id and mg.name = e.group_name
+    join monarq.cursors c on c.partition_id = e.partition_id and c.group_id = mg.id
+    join (
+        select a.entry, count(*) as answers, count(distinct a.seq) as messages,
+            min(a.seq) as first_seq, max(a.seq) as last_seq, max(a.status) as status
+        from unnest(a_of, v_seqs, a_status) as a (entry, seq, status)
+        group by a.entry
+    ) as a on a.entry = e.place
+    where c.lease_no = e.lease_no and c.lease_token = e.token and c.lease_until > v_now
+        and not c.has_unresolved and a.status = 0 and a.answers = a.messages
+        and a.first_seq = c.position + 1 and a.last_seq = c.position + a.answers
+        and a.last_seq <= c.lease_to
+        -- Two entries of one cursor answer one after the other, the long way.
+        and not exists (
+            select from unnest(g_partition, g_group) with ordinality as o (partition_id, name, place)
+            where o.partition_id = e.partition_id and o.name = e.group_name
+                and o.place <> e.place);
+
+    if v_simple is not null then
+        -- Those that seem drained wait for pushes under way (see is_drained).
+        perform 1 from monarq.partitions where id in (
+                select p.id from unnest(v_simple, v_lasts) as s (place, last_seq)
+                join monarq.partitions p on p.id = g_partition[s.place]
+                where p.last_seq <= s.last_seq)
+            order by id for share;
+        with answered as (
+            update monarq.cursors c set
+                position = s.last_seq,
+                lease_left = c.lease_to - s.last_seq,
+                ended_lease_no = case when s.ends then c.lease_no else c.ended_lease_no end,
+                ended_answered = s.ends or c.ended_answered,
+                lease_no = case when not s.ends then c.lease_no end,
+                lease_token = case when not s.ends then c.lease_token end,
+                lease_until = case when not s.ends then c.lease_until end,
+                leased_at = case when not s.ends then c.leased_at end,
+                lease_to = case when not s.ends then c.lease_to end,
+                consumer = case when not s.ends then c.consumer end,
+                available_at = case when not s.ends then c.available_at
+                    when s.partition_last > s.last_seq then v_now end
+            from (
+                select old.*, n.last_seq, n.last_seq = old.lease_to as ends,
+                    p.last_seq as partition_last, p.queue_id
+                from unnest(v_simple, v_groups, v_lasts) as n (place, group_id, last_seq)
+                join monarq.cursors old on old.partition_id = g_partition[n.place]
+                    and old.group_id = n.group_id
+                join monarq.partitions p on p.id = old.partition_id
+            ) as s
+            where c.partition_id = s.partition_id and c.group_id = s.group_id
+            returning s.queue_id, c.partition_id, c.group_id, s.consumer, s.lease_no,
+                s.leased_at, s.position + 1 as first_seq, s.last_seq, s.ends
+        ), logged as (
+            insert into monarq.deliveries (queue_id, partition_id, group_id, consumer, lease_no,
+                leased_at, ended_at, first_seq, last_seq, completed)
+            select queue_id, partition_id, group_id, consumer, lease_no, leased_at, v_now,
+                first_seq, last_seq, last_seq - first_seq + 1
+            from answered
+        ), counted as (
+            insert into monarq.counters as c (queue_id, group_id, shard, position, completed)
+            select queue_id, group_id, monarq.shard(), sum(last_seq - first_seq + 1),
+                sum(last_seq - first_seq + 1)
+            from answered group by queue_id, group_id order by queue_id, group_id
+            on conflict (queue_id, group_id, shard) do update set
+                position = c.position + excluded.position,
+                completed = c.completed + excluded.completed
+        )
+        select array_agg(ends order by s.place) into v_ends
+        from unnest(v_simple, v_groups) as s (place, group_id)
+        join answered a on a.partition_id = g_partition[s.place] and a.group_id = s.group_id;
+        return query
+        select s.place, null::text[], null::integer[], null::integer[], array[s.ends]
+        from (select place, v_ends[row_number() over (order by place)] as ends
+              from unnest(v_simple) as p (place)) as s;
+    end if;
+
+    for v_entry in
+        select e.place::integer as place, e.partition_id, e.group_name, e.lease_no, e.token,
+            array_agg(v_seqs[a.place] order by a.place) as seqs,
+            array_agg(a.status order by a.place) as statuses,
+            array_agg(a.error order by a.place) as errors,
+            array_agg(a.retry_at order by a.place) as retries,
+            array_agg(a.seq is null and a_id[a.place] is null order by a.place) as wholes
+        from unnest(g_partition, g_group, g_lease, g_token) with ordinality
+            as e (partition_id, group_name, lease_no, token, place)
+        join unnest(a_of, a_seq, a_status, a_error, a_retry_at) with ordinality
+            as a (entry, seq, status, error, retry_at, place) on a.entry = e.place
+        where v_simple is null or e.place <> all (v_simple)
+        group by 1, 2, 3, 4, 5 order by 1
+    loop
+        select mq.* into q from monarq.queues mq join monarq.partitions p on p.queue_id = mq.id
+            where p.id = v_entry.partition_id;
+        entry := v_entry.place;
+        faults := null; died := null; counts := null; released := null;
+        v_from := 1;
+        while v_from <= cardinality(v_entry.seqs) loop
+            c := null;
+            select mc.* into c from monarq.cursors mc join monarq.groups mg on mg.id = mc.group_id
+                where mc.partition_id = v_entry.partition_id and mg.name = v_entry.group_name;
+            if c.partition_id is null then
+                faults := faults || case
+                    when q.id is null then 'not_found'
+                    when v_entry.lease_no is null then 'lease_expired'
+                    when monarq.is_live_lease(v_now, v_entry.lease_no, v_entry.token)
+                        then 'lease_foreign'
+                    else 'lease_unknown' end;
+                died := died || 0; counts := counts || 0; released := released || false;
+            elsif v_entry.wholes[v_from] then
+                select array_agg(s order by s) into v_all
+                from generate_series(c.position + 1, c.lease_to) s
+                where not exists (
+                    select from monarq.unresolved u
+                    where u.partition_id = c.partition_id and u.group_id = c.group_id
+                        and u.seq = s and (u.acked or u.answered_lease_no = c.lease_no));
+                -- Nothing left, or another lease: one question gets the fault.
+                v_all := coalesce(v_all, array[c.position + 1]);
+                v_answer := monarq.answer(v_now, q, c, v_entry.lease_no, v_entry.token, v_all,
+                    array_fill(v_entry.statuses[v_from], array[cardinality(v_all)]),
+                    array_fill(v_entry.errors[v_from], array[cardinality(v_all)]),
+                    array_fill(v_entry.retries[v_from], array[cardinality(v_all)]));
+                faults := faults || v_answer.faults[1];
+                died := died || (select count(*)::integer from unnest(v_answer.died) d where d);
+                counts := counts || cardinality(v_all);
+                released := released || (true = any (v_answer.released));
+            else
+                -- As many at once as name a message.
+                v_to := v_from;
+                while v_to < cardinality(v_entry.seqs) and not v_entry.wholes[v_to + 1] loop
+                    v_to := v_to + 1;
+                end loop;
+                v_answer := monarq.answer(v_now, q, c, v_entry.lease_no, v_entry.token,
+                    v_entry.seqs[v_from : v_to], v_entry.statuses[v_from : v_to],
+                    v_entry.errors[v_from : v_to], v_entry.retries[v_from : v_to]);
+                faults := faults || v_answer.faults;
+                died := died || v_answer.died::integer[];
+                counts := counts || array_fill(1, array[v_to - v_from + 1]);
+                released := released || v_answer.released;
+                v_from := v_to;
+            end if;
+            v_from := v_from + 1;
+        end loop;
+        return next;
+    end loop;
+end
+$$;
+
+-- What is under a lease in ordered queues: partition and group of each cursor.
+create or replace function monarq.leased_cursors(p_lease bigint, p_token text)
+    returns table (partition_id bigint, group_name text, lease_until bigint)
+    language sql stable
+as $$
+    select c.partition_id, g.name, c.lease_until
+    from monarq.cursors c join monarq.groups g on g.id = c.group_id
+    where c.lease_no = p_lease and c.lease_token = p_token
+    order by c.partition_id, c.group_id
+$$;
+
+-- Moves deadlines on; a new deadline, or a fault, for each lease.
+create or replace function monarq.renew(
+    p_now bigint, p_leases bigint[], p_tokens text[], p_durations bigint[]
+) returns table (place integer, expires_at bigint, fault text)
+    language plpgsql
+as $$
+declare
+    v_now bigint := monarq.time(p_now);
+begin
+    perform 1 from monarq.cursors where lease_no = any (p_leases)
+        order by partition_id, group_id for update;
+    perform 1 from monarq.items where lease_no = any (p_leases)
+        order by partition_id, seq for update;
+    return query
+    with asked as (
+        select r.place, r.lease_no, r.token, v_now + r.duration as until
+        from unnest(p_leases, p_tokens, p_durations) with ordinality
+            as r (lease_no, token, duration, place)
+    ), cursors as (
+        update monarq.cursors c
+        set lease_until = greatest(c.lease_until, a.until),
+            available_at = greatest(c.lease_until, a.until)
+        from (select a.lease_no, a.token, max(a.until) as until from asked a group by 1, 2) as a
+        where c.lease_no = a.lease_no and c.lease_token = a.token and c.lease_until > v_now
+        returning c.lease_no, c.lease_token as token, c.lease_until as until
+    ), items as (
+        update monarq.items i set due_at = greatest(i.due_at, a.until)
+        from (select a.lease_no, a.token, max(a.until) as until from asked a group by 1, 2) as a
+        where i.lease_no = a.lease_no and i.lease_token = a.token and i.due_at > v_now
+            and i.state = 'leased'
+        returning i.lease_no, i.lease_token as token, i.due_at as until
+    ), renewed as (
+        select r.lease_no, r.token, max(r.until) as until
+        from (select * from cursors union all select * from items) as r group by 1, 2
+    )
+    select a.place::integer, r.until, case when r.until is null then
+        case when exists (select from monarq.cursors c
+                where c.lease_no = a.lease_no and c.lease_token = a.token)
+            or exists (select from monarq.items i
+                where i.lease_no = a.lease_no and i.lease_token = a.token)
+        then 'lease_expired' else 'lease_unknown' end end
+    from asked a left join renewed r on r.lease_no = a.lease_no and r.token = a.token;
+end
+$$;

@@ -1,0 +1,313 @@
+-- The lifecycle: bounded steps, each passing over what somebody else has locked.
+
+-- Removes the oldest segments of a locked partition, up to a seq; how many messages.
+create or replace function monarq.remove_segments(
+    p_now bigint, p_queue bigint, p_partition bigint, p_upto bigint, p_limit integer
+) returns bigint
+    language plpgsql
+as $$
+declare
+    v_removed bigint;
+    v_last bigint;
+    c monarq.cursors;
+    v_moved bigint;
+begin
+    with old as (
+        select first_seq from monarq.segments
+        where partition_id = p_partition and first_seq <= p_upto
+            and first_seq + count - 1 <= p_upto
+        order by first_seq limit p_limit
+    ), gone as (
+        delete from monarq.segments s using old
+        where s.partition_id = p_partition and s.first_seq = old.first_seq
+        returning s.first_seq + s.count - 1 as last_seq, s.count, s.transaction_ids
+    ), forgotten as (
+        delete from monarq.transaction_ids t
+        using gone cross join lateral unnest(gone.transaction_ids) as id
+        where t.partition_id = p_partition and t.transaction_id = id
+    )
+    select sum(count), max(last_seq) into v_removed, v_last from gone;
+    if v_removed is null then
+        return 0;
+    end if;
+    update monarq.partitions set first_seq = v_last + 1 where id = p_partition;
+    perform monarq.tally(p_queue, 0, removed => v_removed);
+    for c in
+        select * from monarq.cursors where partition_id = p_partition and position < v_last
+        order by group_id for update
+    loop
+        delete from monarq.unresolved
+            where partition_id = p_partition and group_id = c.group_id and seq <= v_last;
+        perform monarq.tally(p_queue, c.group_id, "position" => v_last - c.position);
+        update monarq.cursors set position = v_last
+            where partition_id = p_partition and group_id = c.group_id;
+        c := monarq.advance(p_queue, p_partition, c.group_id);
+        if c.lease_no is null and monarq.is_drained(p_partition, c.position) then
+            update monarq.cursors set available_at = null
+                where partition_id = p_partition and group_id = c.group_id;
+        end if;
+    end loop;
+    return v_removed;
+end
+$$;
+
+-- Looks after one locked partition of an ordered queue; says when to look again (null: it is gone).
+create or replace function monarq.tend_partition(
+    p_now bigint, p_queue monarq.queues, p monarq.partitions, p_limit integer,
+    out removed bigint, out next_at bigint
+)
+    language plpgsql
+as $$
+declare
+    v_day constant bigint := 86400 * 1000000::bigint;
+    v_wait bigint := (p_queue.max_wait_time_seconds * 1000000)::bigint;
+    v_keep bigint := case when p_queue.retention_enabled
+        then (p_queue.retention_seconds * 1000000)::bigint else 0 end;
+    v_keep_done bigint := case when p_queue.retention_enabled
+        then (p_queue.completed_retention_seconds * 1000000)::bigint else 0 end;
+    v_consumed bigint;
+    v_upto bigint := 0;
+    v_head bigint;
+    c record;
+begin
+    if v_wait > 0 then
+        for c in
+            select group_id from monarq.cursors
+            where partition_id = p.id and available_at is not null
+                and (lease_no is null or lease_until <= p_now)
+            order by group_id for update skip locked
+        loop
+            perform monarq.settle(p_now, p_queue, p.id, c.group_id);
+        end loop;
+    end if;
+
+    select min(position) into v_consumed from monarq.cursors where partition_id = p.id;
+    if v_keep > 0 then
+        v_upto := monarq.seq_before(p.id, p_now - v_keep + 1);
+    end if;
+    if v_keep_done > 0 and v_consumed is not null then
+        v_upto := greatest(v_upto,
+            least(v_consumed, monarq.seq_before(p.id, p_now - v_keep_done + 1)));
+    end if;
+    removed := case when v_upto >= p.first_seq
+        then monarq.remove_segments(p_now, p_queue.id, p.id, v_upto, p_limit) else 0 end;
+
+    select created_at into v_head from monarq.segments
+        where partition_id = p.id order by first_seq limit 1;
+    if v_head is null then
+        if p.last_at + 7 * v_day <= p_now and not exists (
+            select from monarq.cursors
+            where partition_id = p.id and (available_at is not null or lease_no is not null)
+        ) then
+            delete from monarq.cursors where partition_id = p.id;
+            delete from monarq.unresolved where partition_id = p.id;
+            delete from monarq.partitions where id = p.id;
+            perform monarq.tally(p_queue.id, 0, partitions => -1);
+            return;
+        end if;
+        next_at := greatest(p.last_at + 7 * v_day, p_now + v_day);
+    else
+        next_at := least(
+            p_now + v_day,
+            case when v_keep > 0 then v_head + v_keep end,
+            -- Consumed or not, it has to be seen to; at least every minute once it is old enough.
+            case when v_keep_done > 0 then greatest(v_head + v_keep_done,
+                p_now + least(v_keep_done, 60 * 1000000::bigint)) end,
+            case when v_wait > 0 then (
+                select min(greatest(m.created_at + v_wait, p_now + 1000000))
+                from monarq.cursors mc
+                cross join lateral monarq.message_at(p.id, mc.position + 1) m
+                where mc.partition_id = p.id) end,
+            case when removed >= p_limit then p_now end);
+    end if;
+    update monarq.partitions set check_at = next_at where id = p.id;
+end
+$$;
+
+-- The same for the one partition of a work queue.
+create or replace function monarq.tend_work_partition(
+    p_now bigint, p_queue monarq.queues, p monarq.partitions, p_limit integer,
+    out removed bigint, out next_at bigint
+)
+    language plpgsql
+as $$
+declare
+    v_day constant bigint := 86400 * 1000000::bigint;
+    v_keep bigint := case when p_queue.retention_enabled
+        then (p_queue.completed_retention_seconds * 1000000)::bigint else 0 end;
+    v_seqs bigint[];
+    v_done integer;
+begin
+    perform monarq.tend_items(p_now, p_queue, p.id, p_limit);
+    removed := 0;
+    if v_keep > 0 then
+        select array_agg(seq), count(*) filter (where state = 'done') into v_seqs, v_done from (
+            select seq, state from monarq.items
+            where partition_id = p.id and state in ('done', 'cancelled')
+                and finished_at <= p_now - v_keep
+            order by finished_at limit p_limit for update skip locked
+        ) as old;
+        removed := coalesce(cardinality(v_seqs), 0);
+        if removed > 0 then
+            perform monarq.remove_items(p.id, v_seqs);
+            perform monarq.tally_items(p_queue.id, done => -v_done,
+                cancelled => v_done - removed);
+            perform monarq.tally(p_queue.id, 0, removed => removed);
+        end if;
+    end if;
+    next_at := least(
+        p_now + v_day,
+        (select min(expires_at) from monarq.items
+            where partition_id = p.id and state in ('ready', 'scheduled')),
+        case when v_keep > 0 then coalesce((select min(finished_at) + v_keep from monarq.items
+            where partition_id = p.id and state in ('done', 'cancelled')), p_now + v_keep) end);
+    update monarq.partitions set check_at = next_at where id = p.id;
+end
+$$;
+
+-- Counters of every queue at the turn of a minute, where they changed since the last one.
+create or replace function monarq.roll_up(p_now bigint) returns void
+    language plpgsql
+as $$
+declare
+    v_minute bigint := p_now - p_now % (60 * 1000000);
+begin
+    perform 1 from monarq.rollups where at < v_minute for update skip locked;
+    if not found then
+        return;
+    end if;
+    update monarq.rollups set at = v_minute;
+    insert into monarq.metrics (at, queue_id, pushed, completed, failed, dead, pending)
+    select v_minute, q.id, s.pushed, s.completed, s.failed, s.dead, monarq.pending(q)
+    from monarq.queues q
+    cross join lateral (
+        select coalesce(sum(c.pushed), 0) as pushed, coalesce(sum(c.completed), 0) as completed,
+            coalesce(sum(c.failed), 0) as failed, coalesce(sum(c.dead), 0) as dead
+        from monarq.counters c where c.queue_id = q.id
+    ) as s
+    left join lateral (
+        select * from monarq.metrics m where m.queue_id = q.id order by m.at desc limit 1
+    ) as before on true
+    where (s.pushed, s.completed, s.failed, s.dead)
+        is distinct from (before.pushed, before.completed, before.failed, before.dead)
+    on conflict do nothing;
+end
+$$;
+
+-- Old rows of the logs; ids rise with time, so the oldest are the first.
+create or replace function monarq.trim_logs(p_now bigint, p_limit integer) returns bigint
+    language plpgsql
+as $$
+declare
+    v_week constant bigint := 7 * 86400 * 1000000::bigint;
+    v_removed bigint := 0;
+    v_count bigint;
+begin
+    delete from monarq.deliveries where id in (
+        select id from (select id, ended_at from monarq.deliveries order by id limit p_limit) as o
+        where ended_at <= p_now - v_week);
+    get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
+    delete from monarq.attempts where id in (
+        select o.id from (select * from monarq.attempts order by id limit p_limit) as o
+        where o.ended_at <= p_now - v_week and not exists (
+            select from monarq.items i where i.partition_id = o.partition_id and i.seq = o.seq));
+    get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
+    with gone as (
+        delete from monarq.traces where id in (
+            select id from (select id, created_at from monarq.traces order by id limit p_limit) as o
+            where created_at <= p_now - v_week)
+        returning id, names
+    )
+    delete from monarq.trace_names n using gone cross join lateral unnest(gone.names) as name
+        where n.name = name and n.trace_id = gone.id;
+    get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
+    delete from monarq.metrics where (queue_id, at) in (
+        select queue_id, at from monarq.metrics where at <= p_now - 30 * v_week / 7
+        order by at limit p_limit);
+    get diagnostics v_count = row_count;
+    return v_removed + v_count;
+end
+$$;
+
+create or replace function monarq.dead_so_far(p_queue bigint) returns bigint
+    language sql stable
+as $$
+    select coalesce(sum(dead), 0)::bigint from monarq.counters where queue_id = p_queue
+$$;
+
+create or replace function monarq.lifecycle(
+    p_now bigint, p_limit integer,
+    out next_at bigint, out expired integer, out promoted integer, out buried integer,
+    out removed bigint, out wake text[]
+)
+    language plpgsql
+as $$
+declare
+    v_now bigint := monarq.time(p_now);
+    v_row record;
+    q monarq.queues;
+    p monarq.partitions;
+    v_items record;
+    v_tended record;
+    v_dead bigint;
+begin
+    expired := 0; promoted := 0; buried := 0; removed := 0; wake := '{}';
+    for v_row in
+        select c.partition_id, c.group_id from monarq.cursors c
+        where c.lease_no is not null and c.lease_until <= v_now
+        order by c.lease_until limit p_limit for update skip locked
+    loop
+        select mq.* into q from monarq.queues mq join monarq.partitions mp on mp.queue_id = mq.id
+            where mp.id = v_row.partition_id;
+        v_dead := monarq.dead_so_far(q.id);
+        perform monarq.settle(v_now, q, v_row.partition_id, v_row.group_id);
+        buried := buried + monarq.dead_so_far(q.id) - v_dead;
+        expired := expired + 1;
+        wake := wake || q.name;
+    end loop;
+
+    for v_row in
+        select distinct partition_id from (
+            select partition_id from monarq.items
+            where state in ('scheduled', 'leased') and due_at <= v_now
+            order by due_at limit p_limit
+        ) as due order by partition_id
+    loop
+        select mq.* into q from monarq.queues mq join monarq.partitions mp on mp.queue_id = mq.id
+            where mp.id = v_row.partition_id;
+        v_items := monarq.tend_items(v_now, q, v_row.partition_id, p_limit);
+        expired := expired + v_items.expired;
+        promoted := promoted + v_items.promoted;
+        buried := buried + v_items.buried;
+        wake := wake || q.name;
+    end loop;
+
+    for p in
+        select * from monarq.partitions where check_at <= v_now
+        order by check_at limit p_limit for update skip locked
+    loop
+        select * into q from monarq.queues where id = p.queue_id;
+        v_dead := monarq.dead_so_far(q.id);
+        if q.kind = 'work' then
+            v_tended := monarq.tend_work_partition(v_now, q, p, p_limit);
+        else
+            v_tended := monarq.tend_partition(v_now, q, p, p_limit);
+        end if;
+        removed := removed + v_tended.removed;
+        buried := buried + monarq.dead_so_far(q.id) - v_dead;
+        exit when removed >= p_limit;
+    end loop;
+
+    removed := removed + monarq.trim_logs(v_now, p_limit);
+    perform monarq.roll_up(v_now);
+    wake := (select coalesce(array_agg(distinct w), '{}') from unnest(wake) w);
+    next_at := least(
+        (select min(lease_until) from monarq.cursors where lease_no is not null),
+        (select min(due_at) from monarq.items where state in ('scheduled', 'leased')),
+        (select min(check_at) from monarq.partitions),
+        v_now - v_now % (60 * 1000000) + 60 * 1000000);
+end
+$$;

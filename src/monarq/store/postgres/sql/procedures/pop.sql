@@ -1,0 +1,371 @@
+-- Pop from ordered queues: one call for many requests.
+
+-- Leases one locked, available cursor, or makes it unavailable if there is nothing to deliver
+-- yet. p_lease is null for auto-ack. Answers the range of seqs and, where not all of it is
+-- meant or any was delivered before, which and how often; no range if there is nothing.
+create or replace function monarq.lease_cursor(
+    p_now bigint, p_queue monarq.queues, p_partition bigint, p_group bigint, p_batch integer,
+    p_lease bigint, p_token text, p_until bigint, p_consumer text,
+    out first_seq bigint, out last_seq bigint, out marks json, out taken integer
+)
+    language plpgsql
+as $$
+declare
+    c monarq.cursors;
+    p monarq.partitions;
+    v_delay bigint := (p_queue.delayed_processing * 1000000)::bigint;
+    v_window bigint := (p_queue.window_buffer * 1000000)::bigint;
+    v_until bigint;
+    v_head bigint;
+begin
+    taken := 0;
+    c := monarq.settle(p_now, p_queue, p_partition, p_group);
+    if c.available_at is null or c.available_at > p_now then
+        return;
+    end if;
+    if monarq.is_drained(p_partition, c.position) then
+        update monarq.cursors set available_at = null
+            where partition_id = p_partition and group_id = p_group;
+        return;
+    end if;
+    select * into p from monarq.partitions where id = p_partition;
+    -- When the first message that could be delivered may be: a quiet partition, its age, its retry.
+    select greatest(p.last_at + v_window, m.created_at + v_delay, u.retry_at) into v_head
+    from monarq.message_at(p_partition, c.position + 1) m
+    left join monarq.unresolved u
+        on u.partition_id = p_partition and u.group_id = p_group and u.seq = c.position + 1;
+    if v_head > p_now then
+        update monarq.cursors set available_at = v_head
+            where partition_id = p_partition and group_id = p_group;
+        return;
+    end if;
+
+    v_until := p.last_seq;
+    if v_delay > 0 then
+        v_until := monarq.seq_before(p_partition, p_now - v_delay + 1);
+    end if;
+    first_seq := c.position + 1;
+    if not c.has_unresolved then
+        last_seq := least(c.position + p_batch, v_until);
+        taken := last_seq - c.position;
+    else
+        -- In order, without the acked ones, up to the first whose retry time has not come.
+        with candidates as (
+            select s, u.attempts, u.acked, u.retry_at
+            from generate_series(c.position + 1, v_until) s
+            left join monarq.unresolved u
+                on u.partition_id = p_partition and u.group_id = p_group and u.seq = s
+            where u.acked is not true
+            order by s limit p_batch
+        ), due as (
+            select s, attempts from candidates where s < coalesce(
+                (select min(s) from candidates where retry_at > p_now), v_until + 1)
+        )
+        select min(s), max(s), count(*),
+            json_build_object('seqs', json_agg(s order by s),
+                'attempts', json_agg(coalesce(attempts, 0) + 1 order by s))
+        into first_seq, last_seq, taken, marks from due;
+    end if;
+
+    if p_lease is not null then
+        update monarq.cursors set lease_no = p_lease, lease_token = p_token, lease_until = p_until,
+            leased_at = p_now, lease_to = last_seq, lease_left = taken, consumer = p_consumer,
+            available_at = p_until
+            where partition_id = p_partition and group_id = p_group;
+        return;
+    end if;
+    insert into monarq.unresolved (partition_id, group_id, seq, acked)
+    select p_partition, p_group, s, true
+    from generate_series(first_seq, last_seq) s
+    on conflict (partition_id, group_id, seq) do update set acked = true;
+    c := monarq.advance(p_queue.id, p_partition, p_group);
+    perform monarq.end_lease(p_partition, p_group, c.position, p_now, c.ended_answered);
+    insert into monarq.deliveries (queue_id, partition_id, group_id, consumer, lease_no, leased_at,
+        ended_at, first_seq, last_seq, completed)
+    values (p_queue.id, p_partition, p_group, p_consumer, 0, p_now, p_now, first_seq, last_seq,
+        taken);
+    perform monarq.tally(p_queue.id, p_group, completed => taken);
+end
+$$;
+
+-- Finds and locks the cursor to pop next: of one queue, or, with labels, of the queue with the
+-- highest priority among those that have one. Null if there is none.
+create or replace function monarq.next_cursor(
+    p_now bigint, p_groups bigint[], p_partition bigint
+) returns monarq.cursors
+    language plpgsql
+as $$
+declare
+    c monarq.cursors;
+    v_group bigint;
+begin
+    if cardinality(p_groups) = 0 then
+        return null;
+    end if;
+    if p_partition is not null then
+        select * into c from monarq.cursors
+            where partition_id = p_partition and group_id = p_groups[1] and available_at <= p_now
+            for update skip locked;
+        return c;
+    end if;
+    if cardinality(p_groups) = 1 then
+        select * into c from monarq.cursors
+            where group_id = p_groups[1] and available_at <= p_now
+            order by available_at, partition_id limit 1
+            for update skip locked;
+        return c;
+    end if;
+    -- Groups come with the highest priority first; one probe of the index for each.
+    for v_group in
+        select g.id from unnest(p_groups) with ordinality as g (id, place)
+        join monarq.groups mg on mg.id = g.id
+        join monarq.queues q on q.id = mg.queue_id
+        cross join lateral (
+            select available_at, partition_id from monarq.cursors
+            where group_id = g.id and available_at <= p_now
+            order by available_at, partition_id limit 1
+        ) as first
+        where not q.paused
+        order by q.priority desc, first.available_at, first.partition_id
+        limit 100
+    loop
+        select * into c from monarq.cursors
+            where group_id = v_group and available_at <= p_now
+            order by available_at, partition_id limit 1
+            for update skip locked;
+        if found then
+            return c;
+        end if;
+    end loop;
+    return null;
+end
+$$;
+
+-- One request that takes the long way: several partitions, labels, auto-ack, or a queue with
+-- delays. Appends what it leased.
+create or replace function monarq.pop_slowly(
+    p_now bigint, p_groups bigint[], p_partition bigint, p_batch integer, p_partitions integer,
+    p_lease_us bigint, p_auto_ack boolean, p_token text, p_consumer text,
+    out lease_no bigint, out partition_ids bigint[], out first_seqs bigint[],
+    out last_seqs bigint[], out marks json[]
+)
+    language plpgsql
+as $$
+declare
+    c monarq.cursors;
+    q monarq.queues;
+    v_left integer := p_batch;
+    v_got record;
+    v_tries integer := 0;
+begin
+    loop
+        exit when v_left <= 0 or coalesce(cardinality(partition_ids), 0) >= p_partitions;
+        -- What cannot be delivered is made unavailable, so this ends; the bound is for
+        -- partitions with more to bury than one step does.
+        v_tries := v_tries + 1;
+        exit when v_tries > p_partitions + 1000;
+        c := monarq.next_cursor(p_now, p_groups, p_partition);
+        exit when c.partition_id is null;
+        select mq.* into q from monarq.queues mq join monarq.groups g on g.queue_id = mq.id
+            where g.id = c.group_id;
+        if lease_no is null and not p_auto_ack then
+            lease_no := nextval('monarq.lease_numbers');
+        end if;
+        v_got := monarq.lease_cursor(p_now, q, c.partition_id, c.group_id, v_left, lease_no,
+            p_token, p_now + coalesce(p_lease_us, (q.lease_time * 1000000)::bigint), p_consumer);
+        if v_got.taken > 0 then
+            v_left := v_left - v_got.taken;
+            partition_ids := partition_ids || c.partition_id;
+            first_seqs := first_seqs || v_got.first_seq;
+            last_seqs := last_seqs || v_got.last_seq;
+            marks := marks || v_got.marks;
+        end if;
+        exit when p_partition is not null;
+    end loop;
+end
+$$;
+
+-- r: the requests, equal ones next to each other. r_groups: the groups' ids as text, one, or by
+-- labels several joined by commas. Rows come in order of delivery: one a segment; requests that
+-- found nothing have one row without a partition, which says when there may be something (-1:
+-- the group is gone).
+create or replace function monarq.pop_messages(
+    p_now bigint, r_groups text[], r_partition text[], r_batch integer[],
+    r_partitions integer[], r_lease_us bigint[], r_auto_ack boolean[], r_token text[],
+    r_consumer text[]
+) returns table (
+    request integer, lease_no bigint, lease_until bigint, next_at bigint,
+    queue_id bigint, partition_id bigint, partition_name text, marks json, seq bigint,
+    count integer, created_at bigint, data bytea, offsets bytea, transaction_ids text[],
+    trace_ids text[], producers text[], headers text[]
+)
+    language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    v_now bigint := monarq.time(p_now);
+    v_request integer := 1;
+    v_end integer;
+    v_groups bigint[];
+    q monarq.queues;
+    v_slow boolean;
+    v_next bigint;
+    v_partition bigint;
+    v_ids bigint[];
+    v_positions bigint[];
+    v_lasts bigint[];
+    v_special boolean;
+    v_got record;
+    o_request integer[];
+    o_lease bigint[];
+    o_partition bigint[];
+    o_first bigint[];
+    o_last bigint[];
+    o_marks json[];
+begin
+    while v_request <= cardinality(r_groups) loop
+        v_end := v_request;
+        while v_end < cardinality(r_groups) and r_groups[v_end + 1] = r_groups[v_request]
+            and r_partition[v_end + 1] is not distinct from r_partition[v_request] loop
+            v_end := v_end + 1;
+        end loop;
+        v_groups := string_to_array(r_groups[v_request], ',')::bigint[];
+        v_slow := true;
+        v_next := null;
+        v_partition := null;
+        if cardinality(v_groups) = 1 then
+            select mq.* into q from monarq.queues mq join monarq.groups g on g.queue_id = mq.id
+                where g.id = v_groups[1];
+            if q.id is null then
+                v_next := -1;
+            elsif not q.paused then
+                v_slow := r_partition[v_request] is not null
+                    or q.delayed_processing > 0 or q.window_buffer > 0
+                    or q.max_wait_time_seconds > 0
+                    or true = any (r_auto_ack[v_request : v_end])
+                    or 1 < any (r_partitions[v_request : v_end]);
+            end if;
+            if r_partition[v_request] is not null then
+                select p.id into v_partition from monarq.partitions p
+                    where p.queue_id = q.id and p.name = r_partition[v_request];
+            end if;
+            if q.id is null or q.paused
+                or (r_partition[v_request] is not null and v_partition is null) then
+                v_groups := '{}';
+            end if;
+        end if;
+        -- The short way: as many cursors as there are requests, one each, in one statement.
+        while not v_slow and v_request <= v_end loop
+            select array_agg(x.partition_id order by x.available_at, x.partition_id),
+                array_agg(x.position order by x.available_at, x.partition_id),
+                array_agg(p.last_seq order by x.available_at, x.partition_id),
+                bool_or(x.lease_no is not null or x.has_unresolved or p.last_seq <= x.position)
+            into v_ids, v_positions, v_lasts, v_special
+            from (
+                select * from monarq.cursors c
+                where c.group_id = v_groups[1] and c.available_at <= v_now
+                order by c.available_at, c.partition_id
+                limit v_end - v_request + 1
+                for update skip locked
+            ) as x
+            join monarq.partitions p on p.id = x.partition_id;
+            exit when v_ids is null;
+            if v_special then
+                v_slow := true;
+                exit;
+            end if;
+            with leased as (
+                update monarq.cursors c set
+                    lease_no = n.lease_no, lease_token = n.token, lease_until = n.until,
+                    leased_at = v_now, lease_to = n.last_seq, lease_left = n.last_seq - c.position,
+                    consumer = n.consumer, available_at = n.until
+                from (
+                    select nextval('monarq.lease_numbers') as lease_no, i.id, i.place,
+                        r_token[v_request - 1 + i.place] as token,
+                        r_consumer[v_request - 1 + i.place] as consumer,
+                        v_now + coalesce(r_lease_us[v_request - 1 + i.place],
+                            (q.lease_time * 1000000)::bigint) as until,
+                        least(i.position + r_batch[v_request - 1 + i.place], i.last_seq) as last_seq
+                    from unnest(v_ids, v_positions, v_lasts) with ordinality
+                        as i (id, position, last_seq, place)
+                ) as n
+                where c.partition_id = n.id and c.group_id = v_groups[1]
+                returning n.place, n.lease_no, n.id, n.last_seq
+            )
+            select o_request || array_agg((v_request - 1 + place)::integer order by place),
+                o_lease || array_agg(leased.lease_no order by place),
+                o_partition || array_agg(id order by place),
+                o_first || array_agg(v_positions[place] + 1 order by place),
+                o_last || array_agg(last_seq order by place),
+                o_marks || array_fill(null::json, array[cardinality(v_ids)])
+            into o_request, o_lease, o_partition, o_first, o_last, o_marks from leased;
+            v_request := v_request + cardinality(v_ids);
+        end loop;
+        while v_slow and v_request <= v_end loop
+            v_got := monarq.pop_slowly(v_now, v_groups, v_partition,
+                r_batch[v_request], r_partitions[v_request], r_lease_us[v_request],
+                r_auto_ack[v_request], r_token[v_request], r_consumer[v_request]);
+            exit when v_got.partition_ids is null;
+            o_request := o_request
+                || array_fill(v_request, array[cardinality(v_got.partition_ids)]);
+            o_lease := o_lease
+                || array_fill(v_got.lease_no, array[cardinality(v_got.partition_ids)]);
+            o_partition := o_partition || v_got.partition_ids;
+            o_first := o_first || v_got.first_seqs;
+            o_last := o_last || v_got.last_seqs;
+            o_marks := o_marks || v_got.marks;
+            v_request := v_request + 1;
+        end loop;
+        if v_request <= v_end then
+            return query
+            select r, null::bigint, null::bigint, coalesce(v_next, (
+                    select min(c.available_at) from unnest(v_groups) g
+                    cross join lateral (
+                        select available_at from monarq.cursors
+                        where group_id = g and available_at > v_now
+                            and (v_partition is null or partition_id = v_partition)
+                        order by available_at limit 1
+                    ) as c)),
+                null::bigint, null::bigint, null::text, null::json, null::bigint, null::integer,
+                null::bigint, null::bytea, null::bytea, null::text[], null::text[], null::text[],
+                null::text[]
+            from generate_series(v_request, v_end) r;
+        end if;
+        v_request := v_end + 1;
+    end loop;
+
+    return query
+    select o.request, o.lease, c.lease_until, null::bigint, p.queue_id, p.id, p.name, o.marks,
+        s.first_seq + cut.skip, cut.length, s.created_at,
+        case when cut.length = s.count then s.data else substring(s.data
+            from monarq.offset_at(s.offsets, cut.skip) + 1
+            for monarq.offset_at(s.offsets, cut.skip + cut.length)
+                - monarq.offset_at(s.offsets, cut.skip)) end,
+        case when cut.length = s.count then s.offsets
+            else substring(s.offsets from 4 * cut.skip + 1 for 4 * (cut.length + 1)) end,
+        case when cut.length = s.count then s.transaction_ids
+            else s.transaction_ids[cut.skip + 1 : cut.skip + cut.length] end,
+        case when cut.length = s.count then s.trace_ids
+            else s.trace_ids[cut.skip + 1 : cut.skip + cut.length] end,
+        case when cut.length = s.count then s.producers
+            else s.producers[cut.skip + 1 : cut.skip + cut.length] end,
+        case when cut.length = s.count then s.headers
+            else s.headers[cut.skip + 1 : cut.skip + cut.length] end
+    from unnest(o_request, o_lease, o_partition, o_first, o_last, o_marks) with ordinality
+        as o (request, lease, partition_id, first_seq, last_seq, marks, place)
+    join monarq.partitions p on p.id = o.partition_id
+    left join monarq.cursors c on c.lease_no = o.lease and c.partition_id = o.partition_id
+    join monarq.segments s on s.partition_id = o.partition_id
+        and s.first_seq <= o.last_seq
+        and s.first_seq >= (
+            select max(h.first_seq) from monarq.segments h
+            where h.partition_id = o.partition_id and h.first_seq <= o.first_seq)
+    cross join lateral (
+        select greatest(o.first_seq - s.first_seq, 0)::integer as skip,
+            (least(o.last_seq - s.first_seq + 1, s.count)
+                - greatest(o.first_seq - s.first_seq, 0))::integer as length
+    ) as cut
+    where cut.length > 0
+    order by o.place, s.first_seq;
+end
+$$;

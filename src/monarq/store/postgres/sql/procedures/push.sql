@@ -1,0 +1,255 @@
+-- Push: one call a batch. Arrays come sorted by partition id; partitions exist already.
+
+-- Refuses the batch, naming what is in its way: the caller mends it and comes again, so that
+-- the path that everybody takes stays short. Nothing of the batch is stored.
+--   stale       a queue was changed, or a queue or partition removed: look again
+--   full        queue ids that would pass their maxSize, with the room that is left
+--   known       transaction ids that are there already: target, ordinal, seq
+--   reserved    transaction ids that look like a message of their own partition but name none
+create or replace function monarq.refuse(p_reason text, p_detail json) returns void
+    language plpgsql
+as $$
+begin
+    raise exception 'monarq: %', p_reason using errcode = 'MQ001', detail = p_detail::text;
+end
+$$;
+
+-- Locks the partitions in order of their id, and before them the queues that have a maxSize.
+create or replace function monarq.lock_targets(
+    p_queues bigint[], p_versions integer[], p_partitions bigint[], p_limited boolean
+) returns void
+    language plpgsql
+as $$
+declare
+    v_locked integer;
+begin
+    if p_limited then
+        perform 1 from monarq.queues where id = any (p_queues) and max_size > 0
+            order by id for update;
+    end if;
+    perform 1 from monarq.partitions where id = any (p_partitions) order by id for no key update;
+    get diagnostics v_locked = row_count;
+    if v_locked < cardinality(p_partitions) or exists (
+        select from unnest(p_queues, p_versions) as t (id, version)
+        left join monarq.queues q on q.id = t.id
+        where q.version is distinct from t.version
+    ) then
+        perform monarq.refuse('stale', 'null');
+    end if;
+end
+$$;
+
+-- Refuses what would take a queue past its maxSize; those queues are locked.
+create or replace function monarq.check_sizes(p_queues bigint[], p_counts integer[]) returns void
+    language plpgsql
+as $$
+declare
+    v_full json;
+begin
+    select json_agg(json_build_array(t.id, q.max_size - monarq.pending(q))) into v_full
+    from (select id, sum(count) as count from unnest(p_queues, p_counts) as u (id, count)
+          group by id) as t
+    join monarq.queues q on q.id = t.id
+    where q.max_size > 0 and monarq.pending(q) + t.count > q.max_size;
+    if v_full is not null then
+        perform monarq.refuse('full', v_full);
+    end if;
+end
+$$;
+
+-- Refuses transaction ids that are there already; the partitions are locked.
+create or replace function monarq.check_transaction_ids(
+    p_partitions bigint[], x_target integer[], x_ordinal integer[], x_id text[]
+) returns void
+    language plpgsql
+as $$
+declare
+    v_known json;
+    v_reserved json;
+begin
+    select json_agg(json_build_array(x.target, x.ordinal, t.seq)) into v_known
+    from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
+    join monarq.transaction_ids t
+        on t.partition_id = p_partitions[x.target] and t.transaction_id = x.id;
+    if v_known is null then
+        -- An id <partition>-<seq> of its own partition is that message's.
+        select json_agg(json_build_array(x.target, x.ordinal, own.seq)) filter (where own.kept),
+            json_agg(json_build_array(x.target, x.ordinal)) filter (where not own.kept)
+        into v_known, v_reserved
+        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
+        join monarq.partitions p on p.id = p_partitions[x.target]
+            and x.id ~ '^[1-9][0-9]{0,17}-[1-9][0-9]{0,17}$' and x.id like p.id || '-%'
+        cross join lateral (
+            select split_part(x.id, '-', 2)::bigint as seq,
+                monarq.has_own_id(p.id, split_part(x.id, '-', 2)::bigint) as kept
+        ) as own;
+        if v_reserved is not null then
+            perform monarq.refuse('reserved', v_reserved);
+        end if;
+    end if;
+    if v_known is not null then
+        perform monarq.refuse('known', v_known);
+    end if;
+end
+$$;
+
+-- Whether a message or item is kept that has its id as transaction id.
+create or replace function monarq.has_own_id(p_partition bigint, p_seq bigint) returns boolean
+    language sql stable
+as $$
+    select exists (
+        select from (
+            select count, first_seq, transaction_ids from monarq.segments
+            where partition_id = p_partition and first_seq <= p_seq
+            order by first_seq desc limit 1
+        ) as s
+        where p_seq < s.first_seq + s.count
+            and s.transaction_ids[p_seq - s.first_seq + 1] is null
+    ) or exists (
+        select from monarq.items i
+        where i.partition_id = p_partition and i.seq = p_seq and i.transaction_id is null
+    )
+$$;
+
+-- t: targets, one a partition. s: segments, in order of their targets; s_skip says how many of
+-- the target's messages come before. x: the messages with a transaction id of their own.
+-- Metadata is one array over all messages in order, or null.
+create or replace function monarq.push_messages(
+    p_now bigint, p_limited boolean,
+    t_queue bigint[], t_version integer[], t_partition bigint[], t_count integer[],
+    t_horizon bigint[],
+    s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
+    s_data bytea[], s_offsets bytea[],
+    p_transaction_ids text[], p_trace_ids text[], p_producers text[], p_headers text[],
+    x_target integer[], x_ordinal integer[], x_id text[],
+    out first_seqs bigint[]
+)
+    language plpgsql
+as $$
+declare
+    v_now bigint := monarq.time(p_now);
+    v_times bigint[];
+begin
+    perform monarq.lock_targets(t_queue, t_version, t_partition, p_limited);
+    if x_id is not null then
+        perform monarq.check_transaction_ids(t_partition, x_target, x_ordinal, x_id);
+    end if;
+    if p_limited then
+        perform monarq.check_sizes(t_queue, t_count);
+    end if;
+
+    with moved as (
+        update monarq.partitions p
+        set last_seq = p.last_seq + t.count,
+            last_at = greatest(p.last_at, v_now),
+            check_at = least(p.check_at, v_now + t.horizon)
+        from unnest(t_partition, t_count, t_horizon) as t (id, count, horizon)
+        where p.id = t.id
+        returning p.id, p.last_seq - t.count + 1 as first_seq, p.last_at
+    )
+    select array_agg(first_seq order by id), array_agg(last_at order by id)
+    into first_seqs, v_times from moved;
+
+    insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
+        transaction_ids, trace_ids, producers, headers)
+    select t_partition[s.target], first_seqs[s.target] + s.skip, s.count, v_times[s.target],
+        s.data, s.offsets,
+        p_transaction_ids[s.start + 1 : s.start + s.count],
+        p_trace_ids[s.start + 1 : s.start + s.count],
+        p_producers[s.start + 1 : s.start + s.count],
+        p_headers[s.start + 1 : s.start + s.count]
+    from unnest(s_target, s_skip, s_from, s_count, s_data, s_offsets)
+        as s (target, skip, start, count, data, offsets);
+
+    if x_id is not null then
+        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
+        select t_partition[x.target], x.id, first_seqs[x.target] + x.ordinal
+        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id);
+    end if;
+
+    -- Only where a group had nothing left: elsewhere whoever has the lease finds these.
+    update monarq.cursors set available_at = v_now
+        where partition_id = any (t_partition) and available_at is null;
+
+    insert into monarq.counters as c (queue_id, group_id, shard, pushed)
+    select t.queue, 0, monarq.shard(), sum(t.count)
+    from unnest(t_queue, t_count) as t (queue, count) group by t.queue order by t.queue
+    on conflict (queue_id, group_id, shard) do update set pushed = c.pushed + excluded.pushed;
+end
+$$;
+
+-- t: targets, one a work queue. i: the items, in order; i_target says of which.
+create or replace function monarq.push_items(
+    p_now bigint, p_limited boolean,
+    t_queue bigint[], t_version integer[], t_partition bigint[], t_count integer[],
+    t_horizon bigint[],
+    i_target integer[], i_ordinal integer[], i_payload bytea[], i_transaction_id text[],
+    i_trace_id text[], i_producer text[], i_headers text[], i_priority integer[],
+    i_run_at bigint[], i_delay bigint[], i_max_attempts integer[], i_backoff_base float8[],
+    x_target integer[], x_ordinal integer[], x_id text[],
+    out first_seqs bigint[]
+)
+    language plpgsql
+as $$
+declare
+    v_now bigint := monarq.time(p_now);
+    v_turns bigint[];
+begin
+    perform monarq.lock_targets(t_queue, t_version, t_partition, p_limited);
+    if x_id is not null then
+        perform monarq.check_transaction_ids(t_partition, x_target, x_ordinal, x_id);
+    end if;
+    if p_limited then
+        perform monarq.check_sizes(t_queue, t_count);
+    end if;
+    if x_id is not null then
+        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
+        select t_partition[x.target], x.id, p.last_seq + 1 + x.ordinal
+        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
+        join monarq.partitions p on p.id = t_partition[x.target];
+    end if;
+
+    with moved as (
+        update monarq.partitions p
+        set last_seq = p.last_seq + t.count, turns = p.turns + t.count,
+            last_at = greatest(p.last_at, v_now), check_at = least(p.check_at, v_now + t.horizon)
+        from unnest(t_partition, t_count, t_horizon) as t (id, count, horizon)
+        where p.id = t.id
+        returning p.id, p.last_seq - t.count + 1 as first_seq, p.turns - t.count + 1 as first_turn
+    )
+    select array_agg(first_seq order by id), array_agg(first_turn order by id)
+    into first_seqs, v_turns from moved;
+
+    with pushed as (
+        insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, due_at,
+            expires_at, max_attempts, backoff_base, created_at, payload, transaction_id, trace_id,
+            producer, headers)
+        select p.id, place.seq, q.id,
+            case when run.at > v_now then 'scheduled' else 'ready' end,
+            urgency.priority, place.seq - urgency.priority, v_turns[i.target] + i.ordinal,
+            case when run.at > v_now then run.at end,
+            case when q.expire_timeout > 0
+                then p.last_at + (q.expire_timeout * 1000000)::bigint end,
+            coalesce(i.max_attempts, q.max_attempts), coalesce(i.backoff_base, q.backoff_base),
+            p.last_at, i.payload, i.transaction_id, i.trace_id, i.producer, i.headers
+        from unnest(i_target, i_ordinal, i_payload, i_transaction_id, i_trace_id, i_producer,
+                i_headers, i_priority, i_run_at, i_delay, i_max_attempts, i_backoff_base)
+            as i (target, ordinal, payload, transaction_id, trace_id, producer, headers, priority,
+                run_at, delay, max_attempts, backoff_base)
+        join monarq.partitions p on p.id = t_partition[i.target]
+        join monarq.queues q on q.id = p.queue_id
+        cross join lateral (select first_seqs[i.target] + i.ordinal as seq) as place
+        cross join lateral (select coalesce(i.priority, q.default_priority) as priority) as urgency
+        cross join lateral (select coalesce(i.run_at, v_now + i.delay, 0) as at) as run
+        returning queue_id, state
+    )
+    insert into monarq.counters as c (queue_id, group_id, shard, pushed, scheduled, ready)
+    select queue_id, 0, monarq.shard(), count(*), count(*) filter (where state = 'scheduled'),
+        count(*) filter (where state = 'ready')
+    from pushed group by queue_id order by queue_id
+    on conflict (queue_id, group_id, shard) do update set
+        pushed = c.pushed + excluded.pushed,
+        scheduled = c.scheduled + excluded.scheduled,
+        ready = c.ready + excluded.ready;
+end
+$$;

@@ -1,0 +1,352 @@
+"""The PostgreSQL store: the contract, carried out by the modules beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monarq.clock import Clock
+from monarq.crypto import Cipher
+from monarq.model import (
+    Ack,
+    Acked,
+    Attempt,
+    Cursor,
+    DeadLetter,
+    DeadLetterFilter,
+    Delivery,
+    Group,
+    Item,
+    ItemState,
+    LifecycleReport,
+    MetricPoint,
+    Page,
+    PartitionRange,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    Queue,
+    QueueKind,
+    QueueStats,
+    Renew,
+    Renewed,
+    Seek,
+    Segment,
+    StartFrom,
+    StoredMessage,
+    Trace,
+    Transaction,
+    TransactionDone,
+)
+from monarq.store.contract import Outcome, Store
+from monarq.store.postgres import (
+    acks,
+    dead_letters,
+    groups,
+    inspection,
+    items,
+    logs,
+    push,
+    queues,
+    transactions,
+)
+from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.database import Database
+from monarq.store.postgres.pop import Popper
+from monarq.store.validation import check_limit
+
+
+class PostgresStore(Store):
+    def __init__(self, database: Database, cipher: Cipher | None) -> None:
+        self._database = database
+        self._cipher = cipher
+        self._catalog = Catalog(database)
+        self._popper = Popper(database, self._catalog, cipher)
+
+    @classmethod
+    async def open(
+        cls,
+        dsn: str,
+        *,
+        clock: Clock,
+        cipher: Cipher | None,
+        schema: str = "monarq",
+        connections: int = 10,
+    ) -> PostgresStore:
+        database = await Database.connect(dsn, clock=clock, schema=schema, connections=connections)
+        return cls(database, cipher)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def ping(self) -> None:
+        await self._database.fetch("select 1 from monarq.queues limit 1")
+
+    async def changed(self) -> bool:
+        return False
+
+    # --- the hot path ------------------------------------------------------------------
+
+    async def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
+        return await push.push(self._database, self._catalog, self._cipher, requests)
+
+    async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+        return await self._popper.pop(requests)
+
+    async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
+        return await acks.ack(self._database, self._catalog, requests)
+
+    async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
+        return await acks.renew(self._database, requests)
+
+    async def transaction(self, requests: Sequence[Transaction]) -> list[Outcome[TransactionDone]]:
+        return [
+            await transactions.run(self._database, self._catalog, self._cipher, request)
+            for request in requests
+        ]
+
+    # --- queues ------------------------------------------------------------------------
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        kind: QueueKind | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Queue:
+        return await queues.configure(
+            self._database,
+            self._catalog,
+            name,
+            kind=kind,
+            namespace=namespace,
+            task=task,
+            options=options,
+            has_key=self._cipher is not None,
+        )
+
+    async def get_queue(self, name: str) -> Queue:
+        return await queues.get_queue(self._database, name)
+
+    async def list_queues(
+        self,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Queue]:
+        return await queues.list_queues(self._database, namespace, task, limit, after)
+
+    async def delete_queue(self, name: str) -> bool:
+        return await queues.delete_queue(self._database, self._catalog, name)
+
+    async def clear_queue(self, name: str) -> int:
+        return await queues.clear_queue(self._database, name)
+
+    async def set_paused(self, name: str, paused: bool) -> Queue:
+        return await queues.set_paused(self._database, self._catalog, name, paused)
+
+    async def queue_stats(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[QueueStats]:
+        return await queues.queue_stats(self._database, queue, limit, after)
+
+    # --- groups ------------------------------------------------------------------------
+
+    async def list_groups(
+        self,
+        *,
+        queue: str | None = None,
+        group: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Group]:
+        return await groups.list_groups(self._database, queue, group, limit, after)
+
+    async def list_cursors(
+        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Cursor]:
+        return await groups.list_cursors(self._database, self._catalog, queue, group, limit, after)
+
+    async def subscribe(
+        self,
+        group: str,
+        start: StartFrom | int,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> int:
+        return await groups.subscribe(self._database, group, start, queue, namespace, task)
+
+    async def seek(self, request: Seek) -> int:
+        return await groups.seek(self._database, self._catalog, request)
+
+    async def delete_group(
+        self, group: str, *, queue: str | None = None, forget_start: bool = True
+    ) -> int:
+        return await groups.delete_group(self._database, self._catalog, group, queue, forget_start)
+
+    # --- dead letters --------------------------------------------------------------------
+
+    async def list_dead_letters(
+        self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
+    ) -> Page[DeadLetter]:
+        return await dead_letters.list_dead_letters(
+            self._database, self._cipher, which, limit, after
+        )
+
+    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
+        return await dead_letters.count_dead_letters(self._database, which)
+
+    async def redrive(
+        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
+    ) -> int:
+        return await dead_letters.redrive(self._database, which, to, limit)
+
+    async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
+        return await dead_letters.purge_dead_letters(self._database, which)
+
+    # --- messages, items, logs -------------------------------------------------------------
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        created_from: int | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[StoredMessage]:
+        return await inspection.list_messages(
+            self._database,
+            self._cipher,
+            queue,
+            partition=partition,
+            first_seq=first_seq,
+            created_from=created_from,
+            limit=limit,
+            after=after,
+        )
+
+    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
+        return await inspection.get_message(
+            self._database, self._catalog, self._cipher, partition_id, transaction_id
+        )
+
+    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
+        await inspection.delete_message(self._database, self._catalog, partition_id, transaction_id)
+
+    async def list_items(
+        self,
+        queue: str,
+        *,
+        state: ItemState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Item]:
+        return await items.list_items(self._database, self._cipher, queue, state, limit, after)
+
+    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
+        return await items.next_items(self._database, self._cipher, queue, limit)
+
+    async def get_item(self, item_id: str) -> Item:
+        return await items.get_item(self._database, self._cipher, item_id)
+
+    async def find_item(self, queue: str, transaction_id: str) -> Item:
+        return await items.find_item(self._database, self._cipher, queue, transaction_id)
+
+    async def item_attempts(self, item_id: str) -> list[Attempt]:
+        return await items.item_attempts(self._database, item_id)
+
+    async def cancel_item(self, item_id: str) -> Item:
+        return await items.cancel_item(self._database, self._cipher, item_id)
+
+    async def retry_item(self, item_id: str) -> Item:
+        return await items.retry_item(self._database, self._cipher, item_id)
+
+    async def list_deliveries(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Delivery]:
+        return await logs.list_deliveries(self._database, queue, limit, after)
+
+    async def list_attempts(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Attempt]:
+        return await items.list_attempts(self._database, queue, limit, after)
+
+    async def add_trace(self, trace: Trace) -> Trace:
+        return await logs.add_trace(self._database, trace)
+
+    async def list_traces(
+        self,
+        *,
+        partition_id: int | None = None,
+        transaction_id: str | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Trace]:
+        return await logs.list_traces(
+            self._database, partition_id, transaction_id, name, limit, after
+        )
+
+    async def list_trace_names(self, *, limit: int = 100, after: str | None = None) -> Page[str]:
+        return await logs.list_trace_names(self._database, limit, after)
+
+    async def metrics(
+        self,
+        *,
+        queue: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = 1000,
+        after: str | None = None,
+    ) -> Page[MetricPoint]:
+        return await logs.metrics(self._database, queue, since, until, limit, after)
+
+    # --- export ----------------------------------------------------------------------------
+
+    async def export_plan(self, queue: str) -> list[PartitionRange]:
+        return await inspection.export_plan(self._database, queue)
+
+    async def export_read(
+        self, partition_id: int, first_seq: int, last_seq: int, *, max_bytes: int = 32 << 20
+    ) -> list[Segment]:
+        return await inspection.export_read(
+            self._database,
+            self._catalog,
+            self._cipher,
+            partition_id,
+            first_seq,
+            last_seq,
+            max_bytes,
+        )
+
+    # --- the broker's own ------------------------------------------------------------------
+
+    async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
+        check_limit(limit, 1_000_000)
+        row = await self._database.fetchrow(
+            "select * from monarq.lifecycle($1, $2)", self._database.now(), limit
+        )
+        assert row is not None
+        return LifecycleReport(
+            next_at=row["next_at"],
+            expired=row["expired"],
+            promoted=row["promoted"],
+            buried=row["buried"],
+            removed=row["removed"],
+            wake=row["wake"],
+        )
+
+    async def get_settings(self) -> dict[str, str]:
+        return await logs.get_settings(self._database)
+
+    async def set_setting(self, key: str, value: str | None) -> None:
+        await logs.set_setting(self._database, key, value)
