@@ -1,0 +1,258 @@
+"""Ack and renew: answers under a live lease, for messages and for items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from monarq.clock import micros
+from monarq.errors import (
+    AlreadyAckedError,
+    LeaseExpiredError,
+    MonarqError,
+    NotFoundError,
+    NotInLeaseError,
+)
+from monarq.ids import parse_message_id
+from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, Queue, QueueKind, Renew, Renewed
+from monarq.store.contract import Outcome
+from monarq.store.sqlite import fencing, groups, items
+from monarq.store.sqlite.cursors import Cursor
+from monarq.store.sqlite.items import WorkItem
+from monarq.store.sqlite.session import Session
+
+_COMPLETED = AckStatus.COMPLETED
+
+
+def ack(
+    session: Session, requests: Sequence[Ack], refused: Sequence[MonarqError | None]
+) -> list[Outcome[Acked]]:
+    """`refused`: the errors of requests that are malformed."""
+    acking = Acking(session)
+    answers: list[Outcome[Acked]] = []
+    for request, error in zip(requests, refused, strict=True):
+        if error is not None:
+            answers.append(error)
+            continue
+        try:
+            answers.append(acking.carry_out(request))
+        except MonarqError as mistake:
+            answers.append(mistake)
+    return answers
+
+
+def renew(
+    session: Session, requests: Sequence[Renew], refused: Sequence[MonarqError | None]
+) -> list[Outcome[Renewed]]:
+    answers: list[Outcome[Renewed]] = []
+    for request, error in zip(requests, refused, strict=True):
+        if error is not None:
+            answers.append(error)
+            continue
+        try:
+            answers.append(_renew(session, request))
+        except MonarqError as mistake:
+            answers.append(mistake)
+    return answers
+
+
+def _renew(session: Session, request: Renew) -> Renewed:
+    covered = fencing.covered(session, request.lease_id)
+    until = session.now + micros(request.seconds)
+    deadlines = []
+    for cursor in covered.cursors:
+        assert cursor.lease_until is not None
+        cursor.extend_lease(max(cursor.lease_until, until))
+        deadlines.append(cursor.lease_until)
+    for item in covered.items:
+        assert item.due_at is not None
+        item.due_at = max(item.due_at, until)
+        items.save(session, item, item.state)
+        deadlines.append(item.due_at)
+    return Renewed(request.lease_id, min(deadlines))
+
+
+class _Target(NamedTuple):
+    """What a partition id and a group name."""
+
+    queue: Queue
+    partition: str
+    first_seq: int
+    last_seq: int
+    cursor: Cursor | None
+    """None: a work queue, or the group is not there."""
+
+
+class Acking:
+    """The acks of one call or transaction, carried out one after the other."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._targets: dict[tuple[int, str], _Target] = {}
+
+    def carry_out(self, request: Ack) -> Acked:
+        if request.transaction_id is None:
+            return self._whole_lease(request)
+        assert request.partition_id is not None
+        key = (request.partition_id, request.group)
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = self._find_target(*key)
+        if target.queue.kind is QueueKind.WORK:
+            return self._item(request, target)
+        return self._message(request, target)
+
+    # --- messages --------------------------------------------------------------------------
+
+    def _message(self, request: Ack, target: _Target) -> Acked:
+        session = self._session
+        cursor = target.cursor
+        assert request.partition_id is not None
+        assert request.transaction_id is not None
+        if request.lease_id is None:
+            if cursor is None or not cursor.is_leased(session.now):
+                raise LeaseExpiredError("the message is not under a live lease of this group")
+        elif cursor is None:
+            partition_id, group = request.partition_id, request.group
+            latest = fencing.latest_of_deleted_group(session, partition_id, group)
+            fencing.check(session, latest, request.lease_id)
+        elif cursor.lease_id != request.lease_id or not cursor.is_leased(session.now):
+            latest = fencing.latest_of_cursor(cursor)
+            fencing.check(session, latest, request.lease_id)
+        assert cursor is not None
+        seq = self._seq_of(request.partition_id, request.transaction_id, target)
+        if seq > cursor.lease_to:
+            if request.lease_id is None:
+                raise LeaseExpiredError("the message is not under a live lease of this group")
+            raise NotInLeaseError(
+                f"message {request.transaction_id!r} was not delivered under this lease"
+            )
+        if cursor.is_answered(session, seq):
+            raise AlreadyAckedError(f"message {request.transaction_id!r} was answered before")
+        cursor.open_lease(session)
+        if (
+            request.status is _COMPLETED
+            and seq == cursor.position + 1
+            and not cursor.has_unresolved
+        ):
+            cursor.complete_run(session, seq)
+            dead = False
+        else:
+            dead = cursor.answer(session, seq, request)
+        return Acked(
+            queue=target.queue.name,
+            partition=target.partition,
+            transaction_id=request.transaction_id,
+            lease_released=cursor.settle_answers(session),
+            dead=int(dead),
+        )
+
+    def _seq_of(self, partition_id: int, transaction_id: str, target: _Target) -> int:
+        named = parse_message_id(transaction_id)
+        if (
+            named is not None
+            and named[0] == partition_id
+            and target.first_seq <= named[1] <= target.last_seq
+        ):
+            return named[1]
+        row = self._session.db.execute(
+            "select seq from transaction_ids where partition_id = ? and transaction_id = ?",
+            (partition_id, transaction_id),
+        ).fetchone()
+        if row is None:
+            raise NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
+        return int(row[0])
+
+    # --- items -----------------------------------------------------------------------------
+
+    def _item(self, request: Ack, target: _Target) -> Acked:
+        session = self._session
+        assert request.partition_id is not None
+        assert request.transaction_id is not None
+        seq = self._seq_of(request.partition_id, request.transaction_id, target)
+        item = items.find_item(session, request.partition_id, seq)
+        if item is None:
+            raise NotFoundError(
+                f"queue {target.queue.name!r} has no item {request.transaction_id!r}"
+            )
+        latest = fencing.latest_of_item(item)
+        if request.lease_id is not None:
+            fencing.check(session, latest, request.lease_id)
+        elif latest is None or latest.until is None or latest.until <= session.now:
+            raise LeaseExpiredError("the item is not under a live lease")
+        dead = items.answer(session, target.queue, item, request)
+        return Acked(
+            queue=target.queue.name,
+            partition=target.partition,
+            transaction_id=request.transaction_id,
+            lease_released=True,
+            dead=int(dead),
+        )
+
+    # --- whole leases ------------------------------------------------------------------------
+
+    def _whole_lease(self, request: Ack) -> Acked:
+        assert request.lease_id is not None
+        covered = fencing.covered(self._session, request.lease_id)
+        answered = [self._all_of_cursor(cursor, request) for cursor in covered.cursors]
+        answered += [self._one_item(item, request) for item in covered.items]
+        first = answered[0]
+        return Acked(
+            queue=first.queue,
+            partition=first.partition,
+            transaction_id=None,
+            lease_released=True,
+            dead=sum(one.dead for one in answered),
+            count=sum(one.count for one in answered),
+        )
+
+    def _all_of_cursor(self, cursor: Cursor, request: Ack) -> Acked:
+        session = self._session
+        cursor.open_lease(session)
+        count, dead = cursor.unanswered, 0
+        if request.status is _COMPLETED and not cursor.has_unresolved:
+            cursor.complete_run(session, cursor.lease_to)
+        else:
+            for seq in cursor.unanswered_seqs(session):
+                dead += cursor.answer(session, seq, request)
+        cursor.settle_answers(session)
+        return Acked(
+            queue=cursor.queue.name,
+            partition=cursor.partition,
+            transaction_id=None,
+            lease_released=True,
+            dead=dead,
+            count=count,
+        )
+
+    def _one_item(self, item: WorkItem, request: Ack) -> Acked:
+        queue = self._session.queue_by_id(item.queue_id)
+        dead = items.answer(self._session, queue, item, request)
+        return Acked(
+            queue=queue.name,
+            partition=DEFAULT_PARTITION,
+            transaction_id=None,
+            lease_released=True,
+            dead=int(dead),
+        )
+
+    # --- finding -----------------------------------------------------------------------------
+
+    def _find_target(self, partition_id: int, group: str) -> _Target:
+        session = self._session
+        row = session.db.execute(
+            "select queue_id, name, first_seq, last_seq from partitions where id = ?",
+            (partition_id,),
+        ).fetchone()
+        if row is None:
+            raise NotFoundError(f"there is no partition {partition_id}")
+        queue_id, partition, first_seq, last_seq = row
+        queue = session.queue_by_id(queue_id)
+        cursor = None
+        if queue.kind is QueueKind.ORDERED:
+            group_id = groups.find_group(session, queue_id, group)
+            cursor = None if group_id is None else session.cursor(partition_id, group_id)
+        else:
+            # Items go one by one, so that every seq may name one that is still there.
+            first_seq = 1
+        return _Target(queue, partition, first_seq, last_seq, cursor)

@@ -1,0 +1,92 @@
+"""How a call of the contract becomes one transaction on the connection's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
+
+from monarq.clock import Clock
+from monarq.crypto import Cipher
+from monarq.errors import MonarqError
+from monarq.store.contract import Outcome, Store
+from monarq.store.sqlite.connection import Connection
+from monarq.store.sqlite.session import Caches, Session
+
+R = TypeVar("R")
+T = TypeVar("T")
+BatchWork = Callable[[Session, Sequence[R], Sequence[MonarqError | None]], list[Outcome[T]]]
+
+
+class Calls(Store):
+    """What the parts of the store share. They only say what runs."""
+
+    def __init__(self, connection: Connection, clock: Clock, cipher: Cipher | None) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._cipher = cipher
+        self._caches = Caches()
+
+    @classmethod
+    async def open(cls, path: str, *, clock: Clock, cipher: Cipher | None) -> Self:
+        """Open the file, and where needed make or migrate it; `:memory:` is a store of its own."""
+        return cls(await Connection.open(path), clock, cipher)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def ping(self) -> None:
+        await self._read(lambda session: session.db.execute("select 1 from queues limit 1"))
+
+    async def changed(self) -> bool:
+        return await self._connection.run(self._connection.changed)
+
+    async def _batch(
+        self, requests: Sequence[R], check: Callable[[R], None], work: BatchWork[R, T]
+    ) -> list[Outcome[T]]:
+        """A call that answers each request; the malformed ones never reach the store."""
+
+        def run() -> list[Outcome[T]]:
+            refused = [_refusal(request, check) for request in requests]
+            if all(error is not None for error in refused):
+                return [error for error in refused if error is not None]
+            return self._transact(lambda session: work(session, requests, refused))
+
+        return await self._connection.run(run)
+
+    async def _write(self, work: Callable[[Session], T]) -> T:
+        return await self._connection.run(lambda: self._transact(work))
+
+    async def _read(self, work: Callable[[Session], T]) -> T:
+        return await self._connection.run(lambda: self._look(work))
+
+    def _transact(self, work: Callable[[Session], T]) -> T:
+        connection = self._connection
+        connection.begin()
+        try:
+            # The time is taken under the lock, so that it is the order of commits too.
+            session = Session(connection.db, self._clock.now(), self._cipher, self._caches)
+            answer = work(session)
+            session.finish()
+            connection.commit()
+        except BaseException:
+            self._caches.clear()
+            connection.rollback()
+            raise
+        return answer
+
+    def _look(self, work: Callable[[Session], T]) -> T:
+        """Reads that see one state of the store."""
+        db = self._connection.db
+        db.execute("begin")
+        try:
+            return work(Session(db, self._clock.now(), self._cipher, self._caches))
+        finally:
+            self._connection.rollback()
+
+
+def _refusal(request: R, check: Callable[[R], None]) -> MonarqError | None:
+    try:
+        check(request)
+    except MonarqError as error:
+        return error
+    return None

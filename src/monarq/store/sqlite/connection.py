@@ -1,0 +1,172 @@
+"""The connection to the file, and the one thread that owns it.
+
+Every call is a function that runs on that thread, in one transaction: the event loop never
+waits for the disk, and a caller that gives up leaves no transaction half done. Knows nothing
+of queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from monarq.errors import MonarqError, StoreUnavailableError
+from monarq.store.sqlite.migrations import migrate
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 10.0
+_OLDEST_SQLITE = (3, 37, 0)
+
+# What the file or the disk may do to us; anything else is a mistake in our SQL.
+_CAUSES = {
+    sqlite3.SQLITE_BUSY: "other processes kept the file locked for too long",
+    sqlite3.SQLITE_LOCKED: "other processes kept the file locked for too long",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk reported an error",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_READONLY: "the file cannot be written",
+    sqlite3.SQLITE_PERM: "the file may not be accessed",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
+}
+
+
+class Connection:
+    """Made by `open`, on the loop that uses it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="monarq-sqlite")
+        self._closed = False
+        self._seen_version = 0
+        self.db: sqlite3.Connection
+
+    @classmethod
+    async def open(cls, path: str) -> Connection:
+        connection = cls(path)
+        try:
+            await connection.run(connection._open)
+        except BaseException:
+            connection._thread.shutdown(wait=False)
+            raise
+        return connection
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run on the connection's thread. Errors of the file become `StoreUnavailableError`."""
+        if self._closed:
+            raise StoreUnavailableError(f"the store {self.path} is closed")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._guarded, work)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        closing = asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._closed = True
+        await closing
+        self._thread.shutdown(wait=False)
+
+    def changed(self) -> bool:
+        """Whether another connection has committed since this was last asked."""
+        version = self._data_version()
+        was, self._seen_version = self._seen_version, version
+        return version != was
+
+    def begin(self) -> None:
+        # Immediate: what a transaction reads is what it decides on, so nobody may write between.
+        self.db.execute("begin immediate")
+
+    def commit(self) -> None:
+        self.db.execute("commit")
+
+    def rollback(self) -> None:
+        # SQLite has already rolled back by itself after some errors, a full disk for one.
+        if self.db.in_transaction:
+            self.db.execute("rollback")
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            translated = self._translated(error)
+            if translated is None:
+                raise
+            raise translated from error
+
+    def _translated(self, error: sqlite3.Error) -> MonarqError | None:
+        code = getattr(error, "sqlite_errorcode", None)
+        cause = _CAUSES.get(code & 0xFF) if code is not None else None
+        if cause is None:
+            return None
+        return StoreUnavailableError(f"the store {self.path} is not available: {cause} ({error})")
+
+    def _open(self) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            oldest = ".".join(map(str, _OLDEST_SQLITE))
+            raise StoreUnavailableError(
+                f"SQLite {sqlite3.sqlite_version} is too old: Monarq needs {oldest} or newer"
+            )
+        if self.path != ":memory:":
+            self._make_directory()
+        self.db = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, cached_statements=512
+        )
+        try:
+            self._set_up()
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _make_directory(self) -> None:
+        try:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"the store {self.path} is not available: its directory cannot be made ({error})"
+            ) from error
+
+    def _set_up(self) -> None:
+        # Must come before the file has its first page; later it does nothing.
+        self.db.execute("pragma page_size = 8192")
+        self._switch_to_wal()
+        self.db.execute("pragma synchronous = full")
+        self.db.execute("pragma wal_autocheckpoint = 2000")
+        self.db.execute(f"pragma journal_size_limit = {64 << 20}")
+        self.db.execute(f"pragma cache_size = -{64 << 10}")
+        self.db.execute("pragma temp_store = memory")
+        self.begin()
+        try:
+            migrate(self.db)
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        self._seen_version = self._data_version()
+
+    def _switch_to_wal(self) -> None:
+        # Whoever makes the switch needs the file for itself, and SQLite does not wait for that.
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self.db.execute("pragma journal_mode = wal")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def _data_version(self) -> int:
+        row: tuple[int] = self.db.execute("pragma data_version").fetchone()
+        return row[0]
+
+    def _close(self) -> None:
+        self.db.close()

@@ -1,0 +1,388 @@
+"""A group's cursor in one partition, in memory, and what answers do to it.
+
+Here are the rules of position, lease and remembered messages; who may answer is decided in
+`fencing`, and what time does to a cursor in `settling`. `position` is always as far as
+everything is resolved: the message behind it, if there is one, is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from monarq.clock import MILLISECOND
+from monarq.ids import lease_id
+from monarq.model import Ack, AckStatus
+from monarq.store.sqlite.deaths import Death
+
+if TYPE_CHECKING:
+    from monarq.store.sqlite.session import Session
+
+ANSWERED = "answered"
+EXPIRED = "expired"
+MOVED = "moved"
+"""How leases end; the last by a seek, a clear, a removal or a cancel."""
+
+_LOAD = """
+select p.queue_id, p.name, p.first_seq, p.last_seq, p.last_at, p.held, g.name,
+    c.position, c.available_at, c.lease_no, c.lease_token, c.lease_until, c.leased_at,
+    c.lease_to, c.consumer, c.ended_by, c.has_unresolved
+from cursors c join partitions p on p.id = c.partition_id join groups g on g.id = c.group_id
+where c.partition_id = ? and c.group_id = ?
+"""
+_SAVE = """
+update cursors set position = ?, available_at = ?, lease_no = ?, lease_token = ?,
+    lease_until = ?, leased_at = ?, lease_to = ?, consumer = ?, ended_by = ?, has_unresolved = ?
+where partition_id = ? and group_id = ?
+"""
+_LOAD_MARKS = """
+select seq, attempts, acked, answered_lease_no, retry_at from unresolved
+where partition_id = ? and group_id = ?
+"""
+_SAVE_MARK = """
+insert or replace into unresolved (partition_id, group_id, seq, attempts, acked,
+    answered_lease_no, retry_at) values (?, ?, ?, ?, ?, ?, ?)
+"""
+_LOG = """
+insert into deliveries (queue_id, partition_id, partition_name, group_name, consumer, lease_no,
+    leased_at, ended_at, first_seq, last_seq, completed, failed, released, dead, expired, error)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+class Mark:
+    """What is remembered of a message that is not simply undelivered."""
+
+    __slots__ = ("acked", "answered", "attempts", "retry_at")
+
+    def __init__(
+        self,
+        attempts: int = 0,
+        acked: bool = False,
+        answered: int | None = None,
+        retry_at: int | None = None,
+    ) -> None:
+        self.attempts = attempts
+        self.acked = acked
+        self.answered = answered
+        self.retry_at = retry_at
+
+
+class DeliveryLog:
+    """One row of the delivery log in the making: what one call did under one lease."""
+
+    __slots__ = ("completed", "consumer", "dead", "ended_at", "error", "expired", "failed",
+                 "first_seq", "last_seq", "lease_no", "leased_at", "released")  # fmt: skip
+
+    def __init__(self, lease_no: int, leased_at: int, ended_at: int, consumer: str | None) -> None:
+        self.lease_no = lease_no
+        self.leased_at = leased_at
+        self.ended_at = ended_at
+        self.consumer = consumer
+        self.first_seq = 0
+        self.last_seq = 0
+        self.completed = self.failed = self.released = self.dead = self.expired = 0
+        self.error: str | None = None
+
+    def covers(self, first_seq: int, last_seq: int) -> None:
+        if not self.first_seq or first_seq < self.first_seq:
+            self.first_seq = first_seq
+        self.last_seq = max(self.last_seq, last_seq)
+
+
+class Cursor:
+    """Loaded by `load_cursor`; changes are written by `write`."""
+
+    __slots__ = ("_dirty", "_loaded_position", "_log", "_marks", "_touched", "available_at",
+                 "consumer", "ended_by", "first_seq", "group", "group_id", "has_unresolved",
+                 "held", "id_prefix", "last_at", "last_seq", "lease_id", "lease_no",
+                 "lease_to", "lease_token", "lease_until", "leased_at", "partition",
+                 "partition_id", "position", "queue", "unanswered")  # fmt: skip
+
+    def __init__(self, session: Session, partition_id: int, group_id: int) -> None:
+        row = session.db.execute(_LOAD, (partition_id, group_id)).fetchone()
+        self.partition_id = partition_id
+        self.group_id = group_id
+        (queue_id, self.partition, self.first_seq, self.last_seq, self.last_at, self.held,
+         self.group, self.position, self.available_at, self.lease_no, self.lease_token,
+         self.lease_until, self.leased_at, self.lease_to, self.consumer, self.ended_by,
+         self.has_unresolved) = row  # fmt: skip
+        self.queue = session.queue_by_id(queue_id)
+        self.id_prefix = f"{partition_id}-"
+        self.lease_id = lease_id(self.lease_no, self.lease_token) if self.lease_no else None
+        self._loaded_position = self.position
+        self._marks: dict[int, Mark] | None = None if self.has_unresolved else {}
+        self._dirty: set[int] = set()
+        self._touched = False
+        self._log: DeliveryLog | None = None
+        self.unanswered = 0
+        """How many messages under the lease have no answer yet; set by `open_lease`."""
+
+    # --- looking -------------------------------------------------------------------------
+
+    def is_leased(self, now: int) -> bool:
+        """Whether there is a live lease."""
+        return self.lease_until is not None and self.lease_until > now
+
+    @property
+    def is_drained(self) -> bool:
+        return bool(self.position >= self.last_seq)
+
+    def marks(self, session: Session) -> dict[int, Mark]:
+        if self._marks is None:
+            rows = session.db.execute(_LOAD_MARKS, (self.partition_id, self.group_id))
+            self._marks = {
+                seq: Mark(attempts, bool(acked), answered, retry_at)
+                for seq, attempts, acked, answered, retry_at in rows
+            }
+        return self._marks
+
+    def is_answered(self, session: Session, seq: int) -> bool:
+        """Whether a message has its answer under the lease, or was resolved before."""
+        if seq <= self.position:
+            return True
+        mark = self.marks(session).get(seq) if self.has_unresolved else None
+        return mark is not None and (mark.acked or mark.answered == self.lease_no)
+
+    def unanswered_seqs(self, session: Session) -> list[int]:
+        """Under the lease, live or not."""
+        seqs = range(self.position + 1, self.lease_to + 1)
+        if not self.has_unresolved:
+            return list(seqs)
+        return [seq for seq in seqs if not self.is_answered(session, seq)]
+
+    # --- leases ----------------------------------------------------------------------------
+
+    def open_lease(self, session: Session) -> None:
+        """Before answers are taken under the lease."""
+        if not self.unanswered:
+            self.unanswered = len(self.unanswered_seqs(session))
+
+    def start_lease(
+        self, session: Session, number: int, token: str, until: int, to: int, consumer: str | None
+    ) -> None:
+        self._touched = True
+        self.lease_no, self.lease_token, self.lease_until = number, token, until
+        self.lease_id = lease_id(number, token)
+        self.leased_at, self.lease_to, self.consumer = session.now, to, consumer
+        self.ended_by = None
+        self.available_at = until
+
+    def extend_lease(self, until: int) -> None:
+        self._touched = True
+        self.lease_until = self.available_at = until
+
+    def end_lease(self, session: Session, by: str, since: int) -> None:
+        """`since` is the earliest time at which it may be popped again."""
+        self._touched = True
+        self.lease_until = None
+        self.ended_by = by
+        self.unanswered = 0
+        self.make_available(session, since)
+
+    def make_available(self, session: Session, since: int) -> None:
+        self._touched = True
+        if self.is_drained:
+            self.available_at = None
+            return
+        mark = self.marks(session).get(self.position + 1) if self.has_unresolved else None
+        self.available_at = max(since, mark.retry_at or 0) if mark else since
+
+    def put_off(self, until: int | None) -> None:
+        if until != self.available_at:
+            self._touched = True
+            self.available_at = until
+
+    # --- messages --------------------------------------------------------------------------
+
+    def resolve(self, session: Session, seq: int) -> None:
+        """The message will not be delivered to this group again."""
+        self._touched = True
+        if seq == self.position + 1:
+            self.position = seq
+            if self.has_unresolved:
+                self._advance(self.marks(session))
+        elif seq > self.position:
+            self.mark(session, seq).acked = True
+
+    def resolve_up_to(self, seq: int) -> None:
+        """A run of messages from the position on of which nothing is remembered."""
+        self._touched = True
+        self.position = seq
+
+    def move_past(self, session: Session, seq: int) -> None:
+        """Messages up to this one are gone; a lease on nothing but these ends."""
+        if seq <= self.position:
+            return
+        self._touched = True
+        self.position = seq
+        if self.has_unresolved:
+            self._advance(self.marks(session))
+        if self.lease_until is None:
+            self.make_available(session, min(self.available_at or session.now, session.now))
+        elif self.lease_to <= self.position:
+            self.end_lease(session, MOVED, session.now)
+
+    def _advance(self, marks: dict[int, Mark]) -> None:
+        while (mark := marks.get(self.position + 1)) is not None and mark.acked:
+            self.position += 1
+
+    def mark(self, session: Session, seq: int) -> Mark:
+        """What is remembered of the message, to be changed."""
+        marks = self.marks(session)
+        mark = marks.get(seq)
+        if mark is None:
+            mark = marks[seq] = Mark()
+        self.has_unresolved = 1
+        self._touched = True
+        self._dirty.add(seq)
+        return mark
+
+    def attempts(self, session: Session, seq: int) -> int:
+        """How many deliveries have counted."""
+        mark = self.marks(session).get(seq) if self.has_unresolved else None
+        return mark.attempts if mark else 0
+
+    def die(self, session: Session, seq: int, attempts: int, error: str) -> None:
+        session.deaths.append(
+            Death(self.queue, self.partition_id, self.partition, seq, self.group, attempts, error)
+        )
+        session.died += 1
+        session.counters.add_for_group(self.queue.id, self.group_id, dead=1)
+        self.resolve(session, seq)
+
+    def count_failure(self, session: Session, seq: int, error: str) -> bool:
+        """A delivery that failed; whether the message is dead now."""
+        session.counters.add_for_group(self.queue.id, self.group_id, failed=1)
+        mark = self.mark(session, seq)
+        mark.attempts += 1
+        mark.retry_at = None
+        options = self.queue.options
+        if mark.attempts > options.retry_limit and options.dlq_after_max_retries:
+            self.die(session, seq, mark.attempts, error)
+            return True
+        return False
+
+    # --- answers ---------------------------------------------------------------------------
+
+    def answer(self, session: Session, seq: int, request: Ack) -> bool:
+        """Carry out the ack's status for a message that has no answer yet; whether it is dead.
+
+        The lease is live and open; `settle_answers` comes after the last answer."""
+        log = self.log(session, self.lease_no, self.leased_at, session.now, self.consumer)
+        log.covers(seq, seq)
+        self.unanswered -= 1
+        if request.status is AckStatus.COMPLETED:
+            log.completed += 1
+            self.resolve(session, seq)
+            session.counters.add_for_group(self.queue.id, self.group_id, completed=1)
+            return False
+        error = request.error or ""
+        if request.error is not None:
+            log.error = request.error
+        if request.status is AckStatus.DEAD:
+            log.dead += 1
+            self.die(session, seq, self.attempts(session, seq) + 1, error)
+            return True
+        if request.status is AckStatus.RELEASE:
+            log.released += 1
+            mark = self.mark(session, seq)
+            mark.answered, mark.retry_at = self.lease_no, None
+            return False
+        if self.count_failure(session, seq, error):
+            log.dead += 1
+            return True
+        log.failed += 1
+        mark = self.mark(session, seq)
+        mark.answered = self.lease_no
+        mark.retry_at = request.retry_at
+        if mark.retry_at is None:
+            mark.retry_at = session.now + self.queue.options.retry_delay * MILLISECOND
+        return False
+
+    def complete_run(self, session: Session, to: int) -> None:
+        """Complete all messages from the position to `to`, of which nothing is remembered."""
+        count = to - self.position
+        log = self.log(session, self.lease_no, self.leased_at, session.now, self.consumer)
+        log.covers(self.position + 1, to)
+        log.completed += count
+        self.unanswered -= count
+        self.resolve_up_to(to)
+        session.counters.add_for_group(self.queue.id, self.group_id, completed=count)
+
+    def settle_answers(self, session: Session) -> bool:
+        """After answers: end the lease if all are there; whether it ended."""
+        if self.unanswered > 0:
+            return False
+        self.end_lease(session, ANSWERED, session.now)
+        return True
+
+    def log(
+        self, session: Session, lease_no: int, leased_at: int, ended_at: int, consumer: str | None
+    ) -> DeliveryLog:
+        """The row of the delivery log for this call and lease."""
+        if self._log is not None and self._log.lease_no != lease_no:
+            self._write_log(session, self._log)
+            self._log = None
+        if self._log is None:
+            self._touched = True
+            self._log = DeliveryLog(lease_no, leased_at, ended_at, consumer)
+        return self._log
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def write(self, session: Session) -> None:
+        if not self._touched:
+            return
+        if self.has_unresolved:
+            self._write_marks(session)
+        session.db.execute(
+            _SAVE,
+            (self.position, self.available_at, self.lease_no, self.lease_token, self.lease_until,
+             self.leased_at, self.lease_to, self.consumer, self.ended_by, self.has_unresolved,
+             self.partition_id, self.group_id),
+        )  # fmt: skip
+        moved = self.position - self._loaded_position
+        if moved:
+            session.counters.add(self.queue.id, self.group_id, position=moved)
+            if self.held:
+                # The lifecycle waits for exactly this.
+                session.db.execute(
+                    "update partitions set held = 0, check_at = ? where id = ?",
+                    (session.now, self.partition_id),
+                )
+        if self._log is not None:
+            self._write_log(session, self._log)
+        self._log = None
+        self._touched = False
+        self._loaded_position = self.position
+
+    def _write_marks(self, session: Session) -> None:
+        marks = self.marks(session)
+        if self.position > self._loaded_position:
+            session.db.execute(
+                "delete from unresolved where partition_id = ? and group_id = ? and seq <= ?",
+                (self.partition_id, self.group_id, self.position),
+            )
+            for seq in [seq for seq in marks if seq <= self.position]:
+                del marks[seq]
+        rows = [
+            (self.partition_id, self.group_id, seq, mark.attempts, mark.acked, mark.answered,
+             mark.retry_at)
+            for seq, mark in ((seq, marks[seq]) for seq in sorted(self._dirty) if seq in marks)
+        ]  # fmt: skip
+        if rows:
+            session.db.executemany(_SAVE_MARK, rows)
+        self._dirty.clear()
+        self.has_unresolved = int(bool(marks))
+
+    def _write_log(self, session: Session, log: DeliveryLog) -> None:
+        session.db.execute(
+            _LOG,
+            (self.queue.id, self.partition_id, self.partition, self.group, log.consumer,
+             log.lease_no, log.leased_at, log.ended_at, log.first_seq, log.last_seq,
+             log.completed, log.failed, log.released, log.dead, log.expired, log.error),
+        )  # fmt: skip
+
+
+def load_cursor(session: Session, partition_id: int, group_id: int) -> Cursor:
+    return Cursor(session, partition_id, group_id)

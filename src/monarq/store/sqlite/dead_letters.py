@@ -1,0 +1,251 @@
+"""Dead letters: listing, counting, redriving and purging them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from monarq.clock import micros
+from monarq.crypto import open_payload
+from monarq.errors import EncryptionKeyError
+from monarq.ids import parse_message_id
+from monarq.model import (
+    DEFAULT_PARTITION,
+    DeadLetter,
+    DeadLetterFilter,
+    ItemState,
+    Page,
+    Queue,
+    QueueKind,
+)
+from monarq.store.sqlite import items, paging
+from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
+from monarq.store.sqlite.deaths import sealed_for, with_headers
+from monarq.store.sqlite.items import WorkItem
+from monarq.store.sqlite.session import Session
+
+_SELECT = """
+select d.id, q.name, d.partition_name, d.partition_id, d.seq, d.transaction_id, d.group_name,
+    d.payload, d.error, d.attempts, d.created_at, d.failed_at, d.trace_id, d.producer,
+    d.headers, d.priority
+from dead_letters d cross join queues q on q.id = d.queue_id
+"""
+
+
+class _Letter(NamedTuple):
+    """A row; the payload is as it is kept."""
+
+    id: int
+    queue: str
+    partition: str
+    partition_id: int
+    seq: int
+    transaction_id: str
+    group: str
+    payload: bytes
+    error: str
+    attempts: int
+    created_at: int
+    failed_at: int
+    trace_id: str | None
+    producer: str | None
+    headers: bytes | None
+    priority: int | None
+    """None: it was a message."""
+
+
+def _matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]]:
+    """The condition and its values."""
+    terms: dict[str, Any] = {}
+    if which.queue is not None:
+        queue = session.find_queue(which.queue)
+        terms["d.queue_id = ?"] = queue.id if queue else 0
+    if which.group is not None:
+        terms["d.group_name = ?"] = which.group
+    if which.partition is not None:
+        terms["d.partition_name = ?"] = which.partition
+    if which.failed_from is not None:
+        terms["d.failed_at >= ?"] = which.failed_from
+    if which.failed_to is not None:
+        terms["d.failed_at <= ?"] = which.failed_to
+    if which.ids is not None:
+        ids = msgspec.json.encode(which.ids).decode()
+        terms["d.id in (select value from json_each(?))"] = ids
+    return " and ".join(terms) or "true", list(terms.values())
+
+
+def list_dead_letters(
+    session: Session, which: DeadLetterFilter, limit: int, after: str | None
+) -> Page[DeadLetter]:
+    last = paging.position(after, "dead letters", int)
+    condition, values = _matching(session, which)
+    rows = session.db.execute(
+        f"{_SELECT} where {condition} and d.id < ? order by d.id desc limit ?",
+        (*values, 1 << 62 if last is None else last, limit + 1),
+    )
+    letters = [_to_letter(session, _Letter(*row)) for row in rows]
+    return paging.page(letters, limit, "dead letters", lambda letter: letter.id)
+
+
+def _to_letter(session: Session, row: _Letter) -> DeadLetter:
+    fields = row._asdict()
+    del fields["priority"]
+    fields["payload"] = open_payload(row.payload, session.cipher)
+    return DeadLetter(**fields)
+
+
+def count_dead_letters(session: Session, which: DeadLetterFilter) -> int:
+    if which == DeadLetterFilter(queue=which.queue):
+        return _count_all(session, which.queue)
+    condition, values = _matching(session, which)
+    [count] = session.db.execute(
+        f"select count(*) from dead_letters d where {condition}", values
+    ).fetchone()
+    return int(count)
+
+
+def _count_all(session: Session, name: str | None) -> int:
+    if name is not None:
+        queue = session.find_queue(name)
+        return session.counters.read(queue.id)["dead_letters"] if queue else 0
+    [count] = session.db.execute(
+        "select coalesce(sum(dead_letters), 0) from counters where group_id = 0"
+    ).fetchone()
+    return int(count)
+
+
+def purge_dead_letters(session: Session, which: DeadLetterFilter) -> int:
+    condition, values = _matching(session, which)
+    of_items = session.db.execute(
+        f"""select d.partition_id, d.seq from dead_letters d
+        where {condition} and d.priority is not null""",
+        values,
+    ).fetchall()
+    for partition_id, seq in of_items:
+        item = items.find_item(session, partition_id, seq)
+        if item is not None and item.state == ItemState.DEAD:
+            items.remove(session, item, item.state)
+    by_queue = session.db.execute(
+        f"select d.queue_id, count(*) from dead_letters d where {condition} group by d.queue_id",
+        values,
+    ).fetchall()
+    session.db.execute(f"delete from dead_letters as d where {condition}", values)
+    for queue_id, count in by_queue:
+        session.counters.add(queue_id, dead_letters=-count)
+    return sum(count for _, count in by_queue)
+
+
+def forget_letter_of(session: Session, item: WorkItem) -> None:
+    """Of an item that is no longer dead."""
+    gone = session.db.execute(
+        "delete from dead_letters where partition_id = ? and seq = ?",
+        (item.partition_id, item.seq),
+    )
+    session.counters.add(item.queue_id, dead_letters=-gone.rowcount)
+
+
+# --- redrive -------------------------------------------------------------------------------
+
+
+def redrive(session: Session, which: DeadLetterFilter, to: str | None, limit: int) -> int:
+    target = None if to is None else session.queue(to)
+    condition, values = _matching(session, which)
+    rows = session.db.execute(
+        f"{_SELECT} where {condition} order by d.id limit ?", (*values, limit)
+    ).fetchall()
+    redriving = _Redriving(session)
+    for row in rows:
+        redriving.carry_out(_Letter(*row), target)
+    redriving.finish()
+    return len(rows)
+
+
+class _Redriving:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._appender = Appender(session)
+        self._only_for: list[tuple[int, int, int, str]] = []
+        """Queue, partition and seq of messages for one group alone, and that group."""
+
+    def carry_out(self, letter: _Letter, target: Queue | None) -> None:
+        session = self._session
+        own = session.queue(letter.queue)
+        session.db.execute("delete from dead_letters where id = ?", (letter.id,))
+        session.counters.add(own.id, dead_letters=-1)
+        if target is not None and target.id != own.id:
+            self._push(letter, target)
+        elif own.kind is QueueKind.WORK:
+            self._revive(letter, own)
+        else:
+            lane = self._appender.lane(own, letter.partition)
+            seq = self._appender.append(lane, self._message(letter, own))
+            self._only_for.append((own.id, lane.id, seq, letter.group))
+
+    def finish(self) -> None:
+        """Write the messages, and resolve them for the groups that they are not for."""
+        self._appender.flush()
+        session = self._session
+        for queue_id, partition_id, seq, group in self._only_for:
+            others = session.db.execute(
+                "select id from groups where queue_id = ? and name <> ?", (queue_id, group)
+            ).fetchall()
+            for (group_id,) in others:
+                cursor = session.cursor(partition_id, group_id)
+                cursor.resolve(session, seq)
+                if cursor.is_drained:
+                    cursor.put_off(None)
+
+    def _push(self, letter: _Letter, target: Queue) -> None:
+        if target.options.encryption_enabled and self._session.cipher is None:
+            raise EncryptionKeyError(
+                f"queue {target.name!r} is encrypted, and this store was given no key"
+            )
+        message = self._message(letter, target)
+        if target.kind is QueueKind.ORDERED:
+            self._appender.append(self._appender.lane(target, letter.partition), message)
+        else:
+            lane = self._appender.lane(target, DEFAULT_PARTITION)
+            self._appender.append_item(lane, NewItem(message, letter.priority))
+
+    def _message(self, letter: _Letter, target: Queue) -> NewMessage:
+        return NewMessage(
+            payload=sealed_for(self._session, target, letter.payload),
+            trace_id=letter.trace_id,
+            producer=letter.producer,
+            headers=with_headers(letter.headers, monarqRedrivenFrom=letter.transaction_id),
+        )
+
+    def _revive(self, letter: _Letter, queue: Queue) -> None:
+        session = self._session
+        item = items.find_item(session, letter.partition_id, letter.seq)
+        if item is None or item.state != ItemState.DEAD:
+            self._push_again(letter, self._appender.lane(queue, DEFAULT_PARTITION))
+            return
+        start_over(session, queue, item)
+
+    def _push_again(self, letter: _Letter, lane: Lane) -> None:
+        """The queue was cleared since: only the dead letter is left of the item."""
+        given: str | None = letter.transaction_id
+        if parse_message_id(letter.transaction_id) == (letter.partition_id, letter.seq):
+            given = None
+        elif self._appender.seq_of(lane, letter.transaction_id) is not None:
+            return
+        message = NewMessage(
+            letter.payload, given, letter.trace_id, letter.producer, letter.headers
+        )
+        self._appender.append_item(lane, NewItem(message, letter.priority))
+
+
+def start_over(session: Session, queue: Queue, item: WorkItem) -> None:
+    """Make an item ready at the tail, as if it had never been tried."""
+    was = item.state
+    items.go_to_tail(session, item)
+    items.make_ready(item, items.last_seq(session, item.partition_id))
+    item.attempts = 0
+    item.error = None
+    item.consumer = None
+    item.expires_at = None
+    if queue.options.expire_timeout:
+        item.expires_at = session.now + micros(queue.options.expire_timeout)
+    items.save(session, item, was)

@@ -1,0 +1,90 @@
+"""How far the groups have come."""
+
+from __future__ import annotations
+
+from monarq.errors import NotFoundError
+from monarq.model import Cursor, Group, Page
+from monarq.store.sqlite import paging
+from monarq.store.sqlite.groups import find_group
+from monarq.store.sqlite.session import Session
+
+
+def list_groups(
+    session: Session, queue: str | None, group: str | None, limit: int, after: str | None
+) -> Page[Group]:
+    last = paging.position(after, "groups", tuple[str, str]) or ("", "")
+    rows = session.db.execute(
+        """select q.name, g.name, g.start_at, g.created_at, g.queue_id, g.id
+        from queues q cross join groups g on g.queue_id = q.id
+        where q.name >= ? and (q.name, g.name) > (?, ?)
+            and (? is null or q.name = ?) and (? is null or g.name = ?)
+        order by q.name, g.name limit ?""",
+        (last[0], *last, queue, queue, group, group, limit + 1),
+    ).fetchall()
+    found = [_to_group(session, *row) for row in rows]
+    return paging.page(found, limit, "groups", lambda g: (g.queue, g.name))
+
+
+def _to_group(
+    session: Session,
+    queue: str,
+    name: str,
+    start_at: int,
+    created_at: int,
+    queue_id: int,
+    group_id: int,
+) -> Group:
+    own = session.counters.read(queue_id, group_id)
+    return Group(
+        name=name,
+        queue=queue,
+        start_at=start_at,
+        created_at=created_at,
+        lag=session.counters.read(queue_id)["pushed"] - own["position"],
+        lag_seconds=_lag_seconds(session, group_id),
+        completed=own["completed"],
+        failed=own["failed"],
+        dead=own["dead"],
+    )
+
+
+def _lag_seconds(session: Session, group_id: int) -> float:
+    [oldest] = session.db.execute(
+        """select min((select s.created_at from segments s
+            where s.partition_id = c.partition_id and s.last_seq > c.position
+            order by s.last_seq limit 1))
+        from cursors c where c.group_id = ? and c.available_at is not null""",
+        (group_id,),
+    ).fetchone()
+    return 0.0 if oldest is None else max(0.0, (session.now - oldest) / 1e6)
+
+
+def list_cursors(
+    session: Session, queue: str, group: str, limit: int, after: str | None
+) -> Page[Cursor]:
+    last = paging.position(after, "cursors", int) or 0
+    found = session.queue(queue)
+    group_id = find_group(session, found.id, group)
+    if group_id is None:
+        raise NotFoundError(f"queue {queue!r} has no group {group!r}")
+    rows = session.db.execute(
+        """select p.name, p.id, c.position, p.last_seq, c.available_at, c.lease_until
+        from partitions p cross join cursors c on c.partition_id = p.id and c.group_id = ?
+        where p.queue_id = ? and p.id > ? order by p.id limit ?""",
+        (group_id, found.id, last, limit + 1),
+    )
+    cursors = [
+        Cursor(
+            group=group,
+            queue=queue,
+            partition=partition,
+            partition_id=partition_id,
+            position=position,
+            last_seq=last_seq,
+            lag=last_seq - position,
+            available_at=available_at,
+            lease_until=lease_until,
+        )
+        for partition, partition_id, position, last_seq, available_at, lease_until in rows
+    ]
+    return paging.page(cursors, limit, "cursors", lambda cursor: cursor.partition_id)

@@ -1,0 +1,340 @@
+"""Groups in queues: where they begin, and how they are made and moved.
+
+A group has a cursor in every partition of its queue, made when either of them is new.
+"""
+
+from __future__ import annotations
+
+from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
+from monarq.model import Queue, QueueKind, Seek, SeekTo, StartFrom
+from monarq.store.sqlite import segment_log
+from monarq.store.sqlite.cursors import MOVED
+from monarq.store.sqlite.session import Session
+
+_FIND = "select id from groups where queue_id = ? and name = ?"
+_SUBSCRIBED = """
+select start_at from subscriptions
+where group_name = ? and queue_name = ? and namespace = ? and task = ?
+"""
+_SUBSCRIBE = """
+insert into subscriptions (group_name, queue_name, namespace, task, start_at)
+values (?, ?, ?, ?, ?)
+"""
+_PLACE = """
+update cursors set position = :position, available_at = :available_at, has_unresolved = 0,
+    ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
+where partition_id = :partition and group_id = :group
+"""
+_MARK_DELETED = """
+insert into unresolved (partition_id, group_id, seq, attempts, acked) values (?, ?, ?, 0, 1)
+"""
+_LABELLED = """
+select q.id, g.id from queues q left join groups g on g.queue_id = q.id and g.name = ?
+where q.kind = 'ordered' and {labels} order by q.priority desc, q.id
+"""
+
+
+def find_group(session: Session, queue_id: int, name: str) -> int | None:
+    row = session.db.execute(_FIND, (queue_id, name)).fetchone()
+    return None if row is None else row[0]
+
+
+# --- where a group begins ------------------------------------------------------------------
+
+
+def check_not_in_the_future(session: Session, start: StartFrom | int) -> None:
+    if not isinstance(start, StartFrom) and start > session.now:
+        raise InvalidRequestError("a group cannot begin at a time in the future")
+
+
+def join(session: Session, group: str, start: StartFrom | int, queue: str) -> int:
+    """A group's first pop of a queue, which need not exist; since when messages are for it."""
+    start_at, said_now = _note_start(session, group, start, queue=queue)
+    found = session.find_queue(queue)
+    if found is not None and found.kind is QueueKind.ORDERED:
+        _make_group(session, found, group, start_at, at_end=said_now and start is StartFrom.NEW)
+    return start_at
+
+
+def join_labelled(
+    session: Session,
+    group: str,
+    start: StartFrom | int,
+    namespace: str | None,
+    task: str | None,
+) -> tuple[int, list[tuple[Queue, int]]]:
+    """The same by labels; also all ordered queues that have them, with the group's id there,
+    highest priority first."""
+    start_at, said_now = _note_start(
+        session, group, start, namespace=namespace or "", task=task or ""
+    )
+    joined: list[tuple[Queue, int]] = []
+    for queue_id, group_id in _labelled(session, group, namespace, task):
+        queue = session.queue_by_id(queue_id)
+        if group_id is None:
+            own = session.db.execute(_SUBSCRIBED, (group, queue.name, "", "")).fetchone()
+            at_end = own is None and said_now and start is StartFrom.NEW
+            began = start_at if own is None else own[0]
+            if own is None:
+                session.db.execute(_SUBSCRIBE, (group, queue.name, "", "", began))
+            group_id = _make_group(session, queue, group, began, at_end=at_end)
+        joined.append((queue, group_id))
+    return start_at, joined
+
+
+def join_new_queue(session: Session, queue: Queue) -> None:
+    """Groups that asked for a queue before it existed consume it from its beginning."""
+    rows = session.db.execute(
+        """select group_name, start_at from subscriptions where queue_name = ?
+        or queue_name = '' and (namespace = '' or namespace = ?) and (task = '' or task = ?)
+        order by group_name, queue_name desc, namespace desc, task desc""",
+        (queue.name, queue.namespace, queue.task),
+    ).fetchall()
+    for group, start_at in rows:
+        if find_group(session, queue.id, group) is None:
+            _make_group(session, queue, group, start_at, at_end=False)
+
+
+def _labelled(
+    session: Session, group: str, namespace: str | None, task: str | None
+) -> list[tuple[int, int | None]]:
+    labels = {"q.namespace = ?": namespace, "q.task = ?": task}
+    wanted = {sql: label for sql, label in labels.items() if label is not None}
+    query = _LABELLED.format(labels=" and ".join(wanted))
+    return session.db.execute(query, (group, *wanted.values())).fetchall()
+
+
+def _note_start(
+    session: Session,
+    group: str,
+    start: StartFrom | int,
+    *,
+    queue: str = "",
+    namespace: str = "",
+    task: str = "",
+) -> tuple[int, bool]:
+    """Where the group begins by what it said first, and whether it said so just now."""
+    scope = (group, queue, namespace, task)
+    row = session.db.execute(_SUBSCRIBED, scope).fetchone()
+    if row is not None:
+        return row[0], False
+    if isinstance(start, StartFrom):
+        start_at = session.now if start is StartFrom.NEW else 0
+    else:
+        start_at = start
+    session.db.execute(_SUBSCRIBE, (*scope, start_at))
+    return start_at, True
+
+
+def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_end: bool) -> int:
+    known = find_group(session, queue.id, name)
+    if known is not None:
+        return known
+    db = session.db
+    made = db.execute(
+        "insert into groups (queue_id, name, start_at, created_at) values (?, ?, ?, ?)",
+        (queue.id, name, start_at, session.now),
+    )
+    group_id = made.lastrowid
+    assert group_id is not None
+    db.execute(
+        """insert into cursors (partition_id, group_id, position, available_at)
+        select id, :group, case when :at_end then last_seq else first_seq - 1 end,
+            case when :at_end or first_seq > last_seq then null else :now end
+        from partitions where queue_id = :queue""",
+        {"group": group_id, "at_end": at_end, "now": session.now, "queue": queue.id},
+    )
+    if start_at and not at_end:
+        for partition_id, first, last in _partitions(session, queue.id):
+            position = segment_log.position_before(db, partition_id, start_at, first, last)
+            _place(session, partition_id, group_id, position, last)
+    elif not at_end:
+        _mark_deleted(session, queue.id, group_id)
+    session.counters.begin(queue.id, group_id)
+    _count_position(session, queue.id, group_id)
+    _let_retention_look(session, queue)
+    return group_id
+
+
+def _partitions(session: Session, queue_id: int) -> list[tuple[int, int, int]]:
+    return session.db.execute(
+        "select id, first_seq, last_seq from partitions where queue_id = ? order by id",
+        (queue_id,),
+    ).fetchall()
+
+
+# --- placing cursors -----------------------------------------------------------------------
+
+
+def _place(
+    session: Session, partition_id: int, group_id: int, position: int, last_seq: int
+) -> None:
+    """Put a cursor somewhere, with nothing leased or remembered but deleted messages."""
+    session.db.execute(
+        "delete from unresolved where partition_id = ? and group_id = ?", (partition_id, group_id)
+    )
+    values = {
+        "position": position,
+        "available_at": session.now if position < last_seq else None,
+        "moved": MOVED,
+        "partition": partition_id,
+        "group": group_id,
+    }
+    session.db.execute(_PLACE, values)
+    _mark_deleted_in(session, partition_id, group_id)
+
+
+def _mark_deleted(session: Session, queue_id: int, group_id: int) -> None:
+    rows = session.db.execute(
+        """select distinct s.partition_id from partitions p
+        join segments s on s.partition_id = p.id and s.deleted > 0 where p.queue_id = ?""",
+        (queue_id,),
+    ).fetchall()
+    for (partition_id,) in rows:
+        _mark_deleted_in(session, partition_id, group_id)
+
+
+def _mark_deleted_in(session: Session, partition_id: int, group_id: int) -> None:
+    """Deleted messages are resolved for whoever comes to them."""
+    rows = session.db.execute(
+        """select s.first_seq, s.offsets, c.position from cursors c
+        join segments s on s.partition_id = c.partition_id and s.last_seq > c.position
+        where c.partition_id = ? and c.group_id = ? and s.deleted > 0 order by s.last_seq""",
+        (partition_id, group_id),
+    ).fetchall()
+    if not rows:
+        return
+    cursor = session.cursor(partition_id, group_id)
+    for first_seq, stored, position in rows:
+        offsets = segment_log.decode_offsets(stored)
+        for index in range(len(offsets) - 1):
+            seq = first_seq + index
+            if seq > position and offsets[index] == offsets[index + 1]:
+                cursor.resolve(session, seq)
+    if cursor.is_drained:
+        cursor.put_off(None)
+    session.flush()
+
+
+def count_positions(session: Session, queue: Queue) -> None:
+    """Set the counters of all groups anew, after many cursors were moved at once."""
+    for (group_id,) in session.db.execute(
+        "select id from groups where queue_id = ?", (queue.id,)
+    ).fetchall():
+        _count_position(session, queue.id, group_id)
+
+
+def _count_position(session: Session, queue_id: int, group_id: int) -> None:
+    # The sum of positions that makes the lag right, whatever partitions are gone.
+    [lag] = session.db.execute(
+        """select coalesce(sum(p.last_seq - c.position), 0) from partitions p
+        join cursors c on c.partition_id = p.id and c.group_id = ? where p.queue_id = ?""",
+        (group_id, queue_id),
+    ).fetchone()
+    pushed = session.counters.read(queue_id)["pushed"]
+    counted = session.counters.read(queue_id, group_id)["position"]
+    session.counters.add(queue_id, group_id, position=pushed - lag - counted)
+
+
+# --- the calls -----------------------------------------------------------------------------
+
+
+def subscribe(
+    session: Session,
+    group: str,
+    start: StartFrom | int,
+    queue: str | None,
+    namespace: str | None,
+    task: str | None,
+) -> int:
+    check_not_in_the_future(session, start)
+    if queue is None:
+        return join_labelled(session, group, start, namespace, task)[0]
+    found = session.find_queue(queue)
+    if found is not None and found.kind is QueueKind.WORK:
+        raise ConflictError(f"{queue!r} is a work queue, which has no groups")
+    return join(session, group, start, queue)
+
+
+def seek(session: Session, request: Seek) -> int:
+    queue = session.queue(request.queue)
+    partitions = _partitions(session, queue.id)
+    if request.partition is not None:
+        row = session.db.execute(
+            "select id from partitions where queue_id = ? and name = ?",
+            (queue.id, request.partition),
+        ).fetchone()
+        if row is None:
+            raise NotFoundError(f"queue {queue.name!r} has no partition {request.partition!r}")
+        partitions = [one for one in partitions if one[0] == row[0]]
+    group_id = find_group(session, queue.id, request.group)
+    if group_id is None:
+        raise NotFoundError(f"queue {queue.name!r} has no group {request.group!r}")
+    for partition_id, first, last in partitions:
+        position = _seek_position(session, request, partition_id, first, last)
+        _place(session, partition_id, group_id, position, last)
+    _count_position(session, queue.id, group_id)
+    _let_retention_look(session, queue)
+    [before] = session.db.execute(
+        """select coalesce(sum(p.last_seq - c.position), 0) from partitions p
+        join cursors c on c.partition_id = p.id and c.group_id = ?
+        where p.queue_id = ? and (? is null or p.name = ?)""",
+        (group_id, queue.id, request.partition, request.partition),
+    ).fetchone()
+    return int(before)
+
+
+def _seek_position(
+    session: Session, request: Seek, partition_id: int, first: int, last: int
+) -> int:
+    if request.to is SeekTo.START:
+        return first - 1
+    if request.to is SeekTo.END:
+        return last
+    if request.time is not None:
+        return segment_log.position_before(session.db, partition_id, request.time, first, last)
+    assert request.seq is not None
+    return min(max(request.seq, first) - 1, last)
+
+
+def _let_retention_look(session: Session, queue: Queue) -> None:
+    """Cursors were moved, so that more may go now, by retention or by eviction."""
+    session.db.execute(
+        """update partitions set held = 0, check_at = ?
+        where queue_id = ? and (held = 1 or ?) and emptied_at is null""",
+        (session.now, queue.id, queue.options.max_wait_time_seconds > 0),
+    )
+
+
+def delete_group(session: Session, group: str, queue: str | None, forget_start: bool) -> int:
+    rows = session.db.execute(
+        """select g.id, g.queue_id from groups g join queues q on q.id = g.queue_id
+        where g.name = ? and (? is null or q.name = ?)""",
+        (group, queue, queue),
+    ).fetchall()
+    for group_id, queue_id in rows:
+        _remove_group(session, group, group_id, queue_id)
+    if forget_start:
+        session.db.execute(
+            "delete from subscriptions where group_name = ? and (? is null or queue_name = ?)",
+            (group, queue, queue),
+        )
+    return len(rows)
+
+
+def _remove_group(session: Session, group: str, group_id: int, queue_id: int) -> None:
+    db = session.db
+    of_group = """partition_id in (select id from partitions where queue_id = ?)
+        and group_id = ?"""
+    db.execute(
+        f"""insert or replace into ended_leases
+            (partition_id, group_name, lease_no, lease_token, ended_by, ended_at)
+        select partition_id, ?, lease_no, lease_token, coalesce(ended_by, ?), ? from cursors
+        where {of_group} and lease_no is not null""",
+        (group, MOVED, session.now, queue_id, group_id),
+    )
+    db.execute(f"delete from unresolved where {of_group}", (queue_id, group_id))
+    db.execute(f"delete from cursors where {of_group}", (queue_id, group_id))
+    db.execute("delete from groups where id = ?", (group_id,))
+    session.counters.forget_group(queue_id, group_id)
+    _let_retention_look(session, session.queue_by_id(queue_id))

@@ -1,0 +1,197 @@
+"""The contract's calls that look at what is stored, mend it, export it and keep it tidy."""
+
+from __future__ import annotations
+
+from monarq.model import (
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    Delivery,
+    Item,
+    ItemState,
+    LifecycleReport,
+    MetricPoint,
+    Page,
+    PartitionRange,
+    Segment,
+    StoredMessage,
+    Trace,
+)
+from monarq.store import validation
+from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages
+from monarq.store.sqlite.calls import Calls
+
+_MOST_POINTS = 10_000
+_MOST_AT_ONCE = 100_000
+
+
+class InspectCalls(Calls):
+    # --- dead letters --------------------------------------------------------------------
+
+    async def list_dead_letters(
+        self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
+    ) -> Page[DeadLetter]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: dead_letters.list_dead_letters(session, which, limit, after)
+        )
+
+    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
+        return await self._read(lambda session: dead_letters.count_dead_letters(session, which))
+
+    async def redrive(
+        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
+    ) -> int:
+        validation.check_limit(limit, _MOST_AT_ONCE)
+        return await self._write(lambda session: dead_letters.redrive(session, which, to, limit))
+
+    async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
+        return await self._write(lambda session: dead_letters.purge_dead_letters(session, which))
+
+    # --- messages ------------------------------------------------------------------------
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        created_from: int | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[StoredMessage]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: messages.list_messages(
+                session, queue, partition, first_seq, created_from, limit, after
+            )
+        )
+
+    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
+        return await self._read(
+            lambda session: messages.get_message(session, partition_id, transaction_id)
+        )
+
+    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
+        await self._write(
+            lambda session: messages.delete_message(session, partition_id, transaction_id)
+        )
+
+    # --- items ---------------------------------------------------------------------------
+
+    async def list_items(
+        self,
+        queue: str,
+        *,
+        state: ItemState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Item]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: item_calls.list_items(session, queue, state, limit, after)
+        )
+
+    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
+        validation.check_limit(limit)
+        return await self._read(lambda session: item_calls.next_items(session, queue, limit))
+
+    async def get_item(self, item_id: str) -> Item:
+        return await self._read(lambda session: item_calls.get_item(session, item_id))
+
+    async def find_item(self, queue: str, transaction_id: str) -> Item:
+        return await self._read(
+            lambda session: item_calls.find_item(session, queue, transaction_id)
+        )
+
+    async def item_attempts(self, item_id: str) -> list[Attempt]:
+        return await self._read(lambda session: item_calls.item_attempts(session, item_id))
+
+    async def cancel_item(self, item_id: str) -> Item:
+        return await self._write(lambda session: item_calls.cancel_item(session, item_id))
+
+    async def retry_item(self, item_id: str) -> Item:
+        return await self._write(lambda session: item_calls.retry_item(session, item_id))
+
+    # --- logs ----------------------------------------------------------------------------
+
+    async def list_deliveries(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Delivery]:
+        validation.check_limit(limit)
+        return await self._read(lambda session: logs.list_deliveries(session, queue, limit, after))
+
+    async def list_attempts(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Attempt]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: item_calls.list_attempts(session, queue, limit, after)
+        )
+
+    async def add_trace(self, trace: Trace) -> Trace:
+        validation.check_trace(trace)
+        return await self._write(lambda session: logs.add_trace(session, trace))
+
+    async def list_traces(
+        self,
+        *,
+        partition_id: int | None = None,
+        transaction_id: str | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Trace]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: logs.list_traces(
+                session, partition_id, transaction_id, name, limit, after
+            )
+        )
+
+    async def list_trace_names(self, *, limit: int = 100, after: str | None = None) -> Page[str]:
+        validation.check_limit(limit)
+        return await self._read(lambda session: logs.list_trace_names(session, limit, after))
+
+    async def metrics(
+        self,
+        *,
+        queue: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = 1000,
+        after: str | None = None,
+    ) -> Page[MetricPoint]:
+        validation.check_limit(limit, _MOST_POINTS)
+        return await self._read(
+            lambda session: logs.metrics(session, queue, since, until, limit, after)
+        )
+
+    # --- export --------------------------------------------------------------------------
+
+    async def export_plan(self, queue: str) -> list[PartitionRange]:
+        return await self._read(lambda session: messages.export_plan(session, queue))
+
+    async def export_read(
+        self, partition_id: int, first_seq: int, last_seq: int, *, max_bytes: int = 32 << 20
+    ) -> list[Segment]:
+        return await self._read(
+            lambda session: messages.export_read(
+                session, partition_id, first_seq, last_seq, max_bytes
+            )
+        )
+
+    # --- the broker's own ----------------------------------------------------------------
+
+    async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
+        validation.check_limit(limit, _MOST_AT_ONCE)
+        return await self._write(lambda session: lifecycle.lifecycle(session, limit))
+
+    async def get_settings(self) -> dict[str, str]:
+        return await self._read(logs.get_settings)
+
+    async def set_setting(self, key: str, value: str | None) -> None:
+        validation.check_name(key, "key")
+        if value is not None:
+            validation.check_text(value, "value")
+        await self._write(lambda session: logs.set_setting(session, key, value))

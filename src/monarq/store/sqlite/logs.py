@@ -1,0 +1,179 @@
+"""What is noted beside the queues: the delivery log, traces, the metrics' history, settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from monarq.clock import SECOND
+from monarq.errors import InvalidRequestError
+from monarq.model import Delivery, MetricPoint, Page, Trace
+from monarq.store.sqlite import paging
+from monarq.store.sqlite.session import Session
+
+MINUTE = 60 * SECOND
+_DELIVERY_COLUMNS = (
+    "partition_id", "consumer", "leased_at", "ended_at", "first_seq", "last_seq", "completed",
+    "failed", "released", "dead", "expired", "error",
+)  # fmt: skip
+_DELIVERIES = f"""
+select d.id, q.name as queue, d.partition_name as partition, d.group_name as "group",
+    d.lease_no as lease_number, {", ".join(f"d.{column}" for column in _DELIVERY_COLUMNS)}
+from deliveries d cross join queues q on q.id = d.queue_id
+"""
+_DELIVERY_FIELDS = ("id", "queue", "partition", "group", "lease_number", *_DELIVERY_COLUMNS)
+
+
+def list_deliveries(
+    session: Session, queue: str | None, limit: int, after: str | None
+) -> Page[Delivery]:
+    last = paging.position(after, "deliveries", int) or 0
+    condition = "" if queue is None else f"d.queue_id = {session.queue(queue).id} and"
+    rows = session.db.execute(
+        f"{_DELIVERIES} where {condition} d.id > ? order by d.id limit ?", (last, limit + 1)
+    )
+    found = [Delivery(**dict(zip(_DELIVERY_FIELDS, row, strict=True))) for row in rows]
+    return paging.page(found, limit, "deliveries", lambda delivery: delivery.id)
+
+
+# --- traces --------------------------------------------------------------------------------
+
+
+def add_trace(session: Session, trace: Trace) -> Trace:
+    made = session.db.execute(
+        """insert into traces (partition_id, transaction_id, event_type, names, created_at, data)
+        values (?, ?, ?, ?, ?, ?)""",
+        (trace.partition_id, trace.transaction_id, trace.event_type,
+         msgspec.msgpack.encode(trace.names), session.now, trace.data),
+    )  # fmt: skip
+    assert made.lastrowid is not None
+    session.db.executemany(
+        "insert or ignore into trace_names (name, trace_id) values (?, ?)",
+        [(name, made.lastrowid) for name in trace.names],
+    )
+    return msgspec.structs.replace(trace, id=made.lastrowid, created_at=session.now)
+
+
+def list_traces(
+    session: Session,
+    partition_id: int | None,
+    transaction_id: str | None,
+    name: str | None,
+    limit: int,
+    after: str | None,
+) -> Page[Trace]:
+    last = paging.position(after, "traces", int) or 0
+    if (partition_id is None) != (transaction_id is None):
+        raise InvalidRequestError("transactionId and partitionId belong together")
+    terms: dict[str, Any] = {"t.id > ?": last}
+    if partition_id is not None:
+        terms["t.partition_id = ?"] = partition_id
+        terms["t.transaction_id = ?"] = transaction_id
+    source = "traces t"
+    if name is not None:
+        source = "trace_names n cross join traces t on t.id = n.trace_id"
+        terms = {"n.name = ?": name, "n.trace_id > ?": last, **terms}
+    rows = session.db.execute(
+        f"""select t.id, t.partition_id, t.transaction_id, t.event_type, t.names, t.created_at,
+            t.data
+        from {source} where {" and ".join(terms)} order by t.id limit ?""",
+        (*terms.values(), limit + 1),
+    )
+    return paging.page([_to_trace(row) for row in rows], limit, "traces", lambda trace: trace.id)
+
+
+def _to_trace(row: tuple[Any, ...]) -> Trace:
+    number, partition_id, transaction_id, event_type, names, created_at, data = row
+    return Trace(
+        partition_id=partition_id,
+        transaction_id=transaction_id,
+        event_type=event_type,
+        data=data,
+        names=msgspec.msgpack.decode(names, type=list[str]),
+        created_at=created_at,
+        id=number,
+    )
+
+
+def list_trace_names(session: Session, limit: int, after: str | None) -> Page[str]:
+    name = paging.position(after, "trace names", str) or ""
+    names: list[str] = []
+    # One probe of the index a name: there may be many traces under each.
+    while len(names) <= limit:
+        [found] = session.db.execute(
+            "select min(name) from trace_names where name > ?", (name,)
+        ).fetchone()
+        if found is None:
+            break
+        name = found
+        names.append(found)
+    return paging.page(names, limit, "trace names", str)
+
+
+# --- metrics -------------------------------------------------------------------------------
+
+
+def add_metric_points(session: Session, limit: int) -> None:
+    """Note the counters of queues in which something changed, under this minute."""
+    rows = session.db.execute(
+        "select queue_id from counters where changed = 1 and group_id = 0 limit ?", (limit,)
+    ).fetchall()
+    at = session.now - session.now % MINUTE
+    for (queue_id,) in rows:
+        stats = session.counters.stats(session.queue_by_id(queue_id))
+        session.db.execute(
+            """insert or replace into metrics
+                (queue_id, at, pushed, completed, failed, dead, pending)
+            values (?, ?, ?, ?, ?, ?, ?)""",
+            (queue_id, at, stats.pushed, stats.completed, stats.failed, stats.dead,
+             stats.pending),
+        )  # fmt: skip
+        session.db.execute(
+            "update counters set changed = 0 where queue_id = ? and group_id = 0", (queue_id,)
+        )
+
+
+def metrics(
+    session: Session,
+    queue: str | None,
+    since: int | None,
+    until: int | None,
+    limit: int,
+    after: str | None,
+) -> Page[MetricPoint]:
+    at, name = paging.position(after, "metrics", tuple[int, str]) or (-1, "")
+    queue_id = None if queue is None else session.queue(queue).id
+    rows = session.db.execute(
+        """select m.at, q.name, m.pushed, m.completed, m.failed, m.dead, m.pending
+        from metrics m join queues q on q.id = m.queue_id
+        where (? is null or m.queue_id = ?) and m.at >= ? and m.at <= ?
+            and (m.at, q.name) > (?, ?)
+        order by m.at, q.name limit ?""",
+        (queue_id, queue_id, since or 0, 1 << 62 if until is None else until, at, name,
+         limit + 1),
+    )  # fmt: skip
+    points = [
+        MetricPoint(
+            at=row[0], queue=row[1], pushed=row[2], completed=row[3], failed=row[4], dead=row[5],
+            pending=row[6],
+        )
+        for row in rows
+    ]  # fmt: skip
+    return paging.page(points, limit, "metrics", lambda point: (point.at, point.queue))
+
+
+# --- settings ------------------------------------------------------------------------------
+
+
+def get_settings(session: Session) -> dict[str, str]:
+    return dict(session.db.execute("select key, value from settings order by key"))
+
+
+def set_setting(session: Session, key: str, value: str | None) -> None:
+    if value is None:
+        session.db.execute("delete from settings where key = ?", (key,))
+    else:
+        session.db.execute(
+            "insert or replace into settings (key, value) values (?, ?)", (key, value)
+        )

@@ -1,0 +1,259 @@
+"""Looking at the messages of ordered queues, deleting one, and exporting many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from monarq.errors import ConflictError, NotFoundError
+from monarq.ids import message_id, parse_message_id
+from monarq.model import Page, PartitionRange, Queue, QueueKind, Segment, StoredMessage
+from monarq.store import segments
+from monarq.store.sqlite import items, paging, segment_log
+from monarq.store.sqlite.cursors import Cursor
+from monarq.store.sqlite.segment_log import Body, Head
+from monarq.store.sqlite.session import Session
+
+
+class _Place(NamedTuple):
+    queue: Queue
+    partition: str
+    partition_id: int
+
+
+def ordered_queue(session: Session, name: str) -> Queue:
+    queue = session.queue(name)
+    if queue.kind is not QueueKind.ORDERED:
+        raise ConflictError(f"{name!r} is a work queue: it has items, not messages")
+    return queue
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def list_messages(
+    session: Session,
+    queue: str,
+    partition: str | None,
+    first_seq: int | None,
+    created_from: int | None,
+    limit: int,
+    after: str | None,
+) -> Page[StoredMessage]:
+    last = paging.position(after, "messages", tuple[int, int]) or (0, 0)
+    found = ordered_queue(session, queue)
+    rows: list[StoredMessage] = []
+    for number, name in _partitions_from(session, found.id, last[0], partition):
+        place = _Place(found, name, number)
+        start = max(first_seq or 1, last[1] + 1 if number == last[0] else 1)
+        for message in _kept(session, place, start, created_from):
+            rows.append(message)
+            if len(rows) > limit:
+                return paging.page(rows, limit, "messages", lambda m: (m.partition_id, m.seq))
+    return Page(rows)
+
+
+def _partitions_from(
+    session: Session, queue_id: int, first: int, name: str | None
+) -> Iterator[tuple[int, str]]:
+    """By id, those with something kept."""
+    while True:
+        rows = session.db.execute(
+            """select id, name from partitions where queue_id = ? and id >= ?
+            and first_seq <= last_seq and (? is null or name = ?) order by id limit 100""",
+            (queue_id, first, name, name),
+        ).fetchall()
+        yield from rows
+        if len(rows) < 100:
+            return
+        first = rows[-1][0] + 1
+
+
+def _kept(
+    session: Session, place: _Place, start: int, created_from: int | None
+) -> Iterator[StoredMessage]:
+    for head in segment_log.heads(session.db, place.partition_id, start):
+        if created_from is not None and head.created_at < created_from:
+            continue
+        body = session.caches.segments.body(session.db, head)
+        for seq in range(max(head.first_seq, start), head.last_seq + 1):
+            message = _to_message(session, place, head, body, seq)
+            if message is not None:
+                yield message
+
+
+def _to_message(
+    session: Session,
+    place: _Place,
+    head: Head,
+    body: Body,
+    seq: int,
+    groups: dict[str, str] | None = None,
+) -> StoredMessage | None:
+    """None if it was deleted."""
+    at = seq - head.first_seq
+    [payload] = body.payloads(at, at + 1, session.cipher)
+    if not payload:
+        return None
+    own = body.transaction_ids[at] if body.transaction_ids else None
+    return StoredMessage(
+        queue=place.queue.name,
+        partition=place.partition,
+        partition_id=place.partition_id,
+        seq=seq,
+        transaction_id=own or message_id(place.partition_id, seq),
+        payload=payload,
+        created_at=head.created_at,
+        trace_id=body.trace_ids[at] if body.trace_ids else None,
+        producer=body.producers[at] if body.producers else None,
+        headers=body.headers[at] if body.headers else None,
+        groups=groups or {},
+    )
+
+
+def get_message(session: Session, partition_id: int, transaction_id: str) -> StoredMessage:
+    place, seq = _find(session, partition_id, transaction_id)
+    if place.queue.kind is QueueKind.WORK:
+        raise ConflictError(f"{place.queue.name!r} is a work queue: it has items, not messages")
+    head = segment_log.head_at(session.db, partition_id, seq)
+    message = None
+    if head is not None:
+        body = session.caches.segments.body(session.db, head)
+        states = {
+            cursor.group: _state(session, cursor, seq) for cursor in _cursors(session, partition_id)
+        }
+        message = _to_message(session, place, head, body, seq, states)
+    if message is None:
+        raise _missing(partition_id, transaction_id)
+    return message
+
+
+def _state(session: Session, cursor: Cursor, seq: int) -> str:
+    if seq <= cursor.position:
+        return "done"
+    mark = cursor.marks(session).get(seq)
+    if mark is not None and mark.acked:
+        return "done"
+    is_leased = cursor.is_leased(session.now) and seq <= cursor.lease_to
+    return "leased" if is_leased and not cursor.is_answered(session, seq) else "pending"
+
+
+def _cursors(session: Session, partition_id: int) -> list[Cursor]:
+    rows = session.db.execute(
+        """select c.group_id from cursors c join groups g on g.id = c.group_id
+        where c.partition_id = ? order by g.name""",
+        (partition_id,),
+    ).fetchall()
+    return [session.cursor(partition_id, group_id) for (group_id,) in rows]
+
+
+def _find(session: Session, partition_id: int, transaction_id: str) -> tuple[_Place, int]:
+    row = session.db.execute(
+        "select queue_id, name from partitions where id = ?", (partition_id,)
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"there is no partition {partition_id}")
+    place = _Place(session.queue_by_id(row[0]), row[1], partition_id)
+    seq = find_seq(session, partition_id, transaction_id)
+    if seq is None:
+        raise _missing(partition_id, transaction_id)
+    return place, seq
+
+
+def find_seq(session: Session, partition_id: int, transaction_id: str) -> int | None:
+    """What an id or a transaction id names; it need not be kept."""
+    named = parse_message_id(transaction_id)
+    if named is not None and named[0] == partition_id:
+        return named[1]
+    row = session.db.execute(
+        "select seq from transaction_ids where partition_id = ? and transaction_id = ?",
+        (partition_id, transaction_id),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _missing(partition_id: int, transaction_id: str) -> NotFoundError:
+    return NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
+
+
+# --- deleting ------------------------------------------------------------------------------
+
+
+def delete_message(session: Session, partition_id: int, transaction_id: str) -> None:
+    place, seq = _find(session, partition_id, transaction_id)
+    if place.queue.kind is QueueKind.WORK:
+        items.delete_item(session, partition_id, seq)
+        return
+    head = segment_log.head_at(session.db, partition_id, seq)
+    if head is None:
+        raise _missing(partition_id, transaction_id)
+    body = session.caches.segments.body(session.db, head)
+    at = seq - head.first_seq
+    if body.offsets[at] == body.offsets[at + 1]:
+        raise _missing(partition_id, transaction_id)
+    cursors = _cursors(session, partition_id)
+    if any(_state(session, cursor, seq) == "leased" for cursor in cursors):
+        raise ConflictError(f"message {transaction_id!r} is leased: ack it, or wait")
+    segment_log.erase(session.db, head, body, at)
+    session.counters.add(place.queue.id, removed=1)
+    for cursor in cursors:
+        if seq > cursor.position:
+            cursor.resolve(session, seq)
+            if cursor.is_drained and cursor.lease_until is None:
+                cursor.put_off(None)
+
+
+# --- exporting -----------------------------------------------------------------------------
+
+
+def export_plan(session: Session, queue: str) -> list[PartitionRange]:
+    found = ordered_queue(session, queue)
+    rows = session.db.execute(
+        "select id, name, first_seq, last_seq from partitions where queue_id = ? order by id",
+        (found.id,),
+    )
+    return [
+        PartitionRange(partition_id=number, partition=name, first_seq=first, last_seq=last)
+        for number, name, first, last in rows
+    ]
+
+
+def export_read(
+    session: Session, partition_id: int, first_seq: int, last_seq: int, max_bytes: int
+) -> list[Segment]:
+    known = session.db.execute("select 1 from partitions where id = ?", (partition_id,)).fetchone()
+    if known is None:
+        raise NotFoundError(f"there is no partition {partition_id}")
+    read: list[Segment] = []
+    total = 0
+    for head in segment_log.heads(session.db, partition_id, first_seq):
+        if head.first_seq > last_seq:
+            break
+        segment = _cut(session, head, max(first_seq, head.first_seq), min(last_seq, head.last_seq))
+        read.append(segment)
+        total += len(segment.data)
+        if total > max_bytes:
+            break
+    return read
+
+
+def _cut(session: Session, head: Head, first: int, last: int) -> Segment:
+    body = session.caches.segments.body(session.db, head)
+    start, end = first - head.first_seq, last - head.first_seq + 1
+    is_whole = start == 0 and last == head.last_seq
+    if is_whole and not body.has_sealed:
+        data, offsets = body.data, body.offsets
+    else:
+        data, offsets = segments.pack(body.payloads(start, end, session.cipher))
+    return Segment(
+        partition_id=head.partition_id,
+        first_seq=first,
+        count=end - start,
+        created_at=head.created_at,
+        data=data,
+        offsets=segment_log.encode_offsets(offsets),
+        transaction_ids=body.transaction_ids[start:end] if body.transaction_ids else None,
+        trace_ids=body.trace_ids[start:end] if body.trace_ids else None,
+        producers=body.producers[start:end] if body.producers else None,
+        headers=body.headers[start:end] if body.headers else None,
+    )

@@ -1,0 +1,283 @@
+"""Pop from ordered queues, and the call as a whole.
+
+Candidates come from the index of what is available; each is brought up to date before it is
+looked into, and one that has nothing to deliver is put off, so that none is met twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monarq.clock import micros
+from monarq.errors import MonarqError
+from monarq.ids import lease_id, message_id, new_lease_token
+from monarq.model import Message, Pop, Popped, Queue, QueueKind
+from monarq.store.contract import Outcome
+from monarq.store.sqlite import groups, segment_log, settling
+from monarq.store.sqlite.cursors import Cursor
+from monarq.store.sqlite.segment_log import Body, Head
+from monarq.store.sqlite.session import Session
+from monarq.store.sqlite.work_pop import pop_items
+
+_NEXT = """
+select partition_id, available_at from cursors
+where group_id = ? and available_at is not null and available_at <= ?
+order by available_at, partition_id limit 1
+"""
+_NEXT_AT = "select min(available_at) from cursors where group_id = ? and available_at is not null"
+_OF_PARTITION = """
+select p.id, c.available_at from partitions p
+join cursors c on c.partition_id = p.id and c.group_id = ?
+where p.queue_id = ? and p.name = ?
+"""
+
+Source = tuple[Queue, int]
+"""A queue to pop from, and the group's id there."""
+
+
+def pop(
+    session: Session, requests: Sequence[Pop], refused: Sequence[MonarqError | None]
+) -> list[Outcome[Popped]]:
+    """`refused`: the errors of requests that are malformed."""
+    answers: list[Outcome[Popped] | None] = list(refused)
+    for index, request in enumerate(requests):
+        if answers[index] is not None:
+            continue
+        queue = session.find_queue(request.queue) if request.queue is not None else None
+        if queue is not None and queue.kind is QueueKind.WORK:
+            same = [
+                other
+                for other in range(index, len(requests))
+                if requests[other].queue == request.queue and answers[other] is None
+            ]
+            shares = pop_items(session, queue, [requests[other] for other in same])
+            for other, share in zip(same, shares, strict=True):
+                answers[other] = share
+            continue
+        try:
+            with session.savepoint():
+                answers[index] = _pop_ordered(session, queue, request)
+        except MonarqError as error:
+            answers[index] = error
+    return [answer for answer in answers if answer is not None]
+
+
+def _pop_ordered(session: Session, queue: Queue | None, request: Pop) -> Popped:
+    groups.check_not_in_the_future(session, request.start)
+    sources = _sources(session, queue, request)
+    taking = _Taking(session, request)
+    for _ in range(request.partitions + 1000):
+        if taking.is_full:
+            break
+        candidate = _next_candidate(session, sources, request)
+        if candidate is None or not taking.take(*candidate):
+            break
+        session.flush()
+        if request.partition is not None:
+            break
+    if taking.messages:
+        return taking.answer()
+    return Popped(messages=[], next_at=_next_at(session, sources, request))
+
+
+def _sources(session: Session, queue: Queue | None, request: Pop) -> list[Source]:
+    """What the request may take from; makes the group where it is new."""
+    if request.queue is None:
+        _, joined = groups.join_labelled(
+            session, request.group, request.start, request.namespace, request.task
+        )
+        return [source for source in joined if not source[0].paused]
+    group_id = groups.find_group(session, queue.id, request.group) if queue else None
+    if group_id is None:
+        groups.join(session, request.group, request.start, request.queue)
+        if queue is None:
+            return []
+        group_id = groups.find_group(session, queue.id, request.group)
+    assert queue is not None
+    assert group_id is not None
+    return [] if queue.paused else [(queue, group_id)]
+
+
+def _next_candidate(
+    session: Session, sources: Sequence[Source], request: Pop
+) -> tuple[int, int] | None:
+    """The partition and group to look into next."""
+    if request.partition is not None:
+        for queue, group_id in sources:
+            key = (group_id, queue.id, request.partition)
+            row = session.db.execute(_OF_PARTITION, key).fetchone()
+            if row is not None and row[1] is not None and row[1] <= session.now:
+                return row[0], group_id
+        return None
+    best: tuple[int, int, int, int] | None = None
+    for queue, group_id in sources:
+        if best is not None and -queue.options.priority > best[0]:
+            break
+        row = session.db.execute(_NEXT, (group_id, session.now)).fetchone()
+        if row is not None:
+            found = (-queue.options.priority, row[1], row[0], group_id)
+            best = found if best is None else min(best, found)
+    return None if best is None else (best[2], best[3])
+
+
+def _next_at(session: Session, sources: Sequence[Source], request: Pop) -> int | None:
+    times = []
+    for queue, group_id in sources:
+        if request.partition is not None:
+            key = (group_id, queue.id, request.partition)
+            row = session.db.execute(_OF_PARTITION, key).fetchone()
+            times.append(row[1] if row is not None else None)
+        else:
+            times.append(session.db.execute(_NEXT_AT, (group_id,)).fetchone()[0])
+    return min((time for time in times if time is not None), default=None)
+
+
+class _Taking:
+    """What one request has taken so far."""
+
+    def __init__(self, session: Session, request: Pop) -> None:
+        self._session = session
+        self._request = request
+        self._number = 0
+        self._token = ""
+        self._until: int | None = None
+        self._partitions = 0
+        self.messages: list[Message] = []
+
+    @property
+    def is_full(self) -> bool:
+        request = self._request
+        return self._partitions >= request.partitions or len(self.messages) >= request.batch
+
+    def answer(self) -> Popped:
+        if self._request.auto_ack:
+            return Popped(messages=self.messages)
+        return Popped(
+            messages=self.messages,
+            lease_id=lease_id(self._number, self._token),
+            lease_until=self._until,
+        )
+
+    def take(self, partition_id: int, group_id: int) -> bool:
+        """Take what the partition has. False: this is as far as this call goes."""
+        session = self._session
+        cursor = session.cursor(partition_id, group_id)
+        if not settling.settle(session, cursor):
+            return False
+        if cursor.available_at is None or cursor.available_at > session.now:
+            return True
+        wanted = self._request.batch - len(self.messages)
+        messages = deliverable(session, cursor, wanted)
+        if messages:
+            self._partitions += 1
+            self.messages += messages
+            if self._request.auto_ack:
+                self._complete(cursor, messages)
+            else:
+                self._lease(cursor, messages[-1].seq)
+        return True
+
+    def _lease(self, cursor: Cursor, to: int) -> None:
+        session, request = self._session, self._request
+        if not self._number:
+            self._number, self._token = session.new_lease_number(), new_lease_token()
+        seconds = request.lease_seconds or cursor.queue.options.lease_time
+        until = session.now + micros(seconds)
+        cursor.start_lease(session, self._number, self._token, until, to, request.consumer)
+        self._until = until if self._until is None else min(until, self._until)
+
+    def _complete(self, cursor: Cursor, messages: Sequence[Message]) -> None:
+        session = self._session
+        log = cursor.log(session, 0, session.now, session.now, self._request.consumer)
+        log.covers(messages[0].seq, messages[-1].seq)
+        log.completed += len(messages)
+        for message in messages:
+            cursor.resolve(session, message.seq)
+        session.counters.add_for_group(cursor.queue.id, cursor.group_id, completed=len(messages))
+        cursor.make_available(session, session.now)
+
+
+def deliverable(session: Session, cursor: Cursor, wanted: int) -> list[Message]:
+    """What the group can have now of an available partition; put off, if that is nothing."""
+    options = cursor.queue.options
+    delay = micros(options.delayed_processing)
+    put_off = cursor.last_at + micros(options.window_buffer) if options.window_buffer else 0
+    marks = cursor.marks(session) if cursor.has_unresolved else {}
+    messages: list[Message] = []
+    for head in segment_log.heads(session.db, cursor.partition_id, cursor.position + 1):
+        start = max(head.first_seq, cursor.position + 1)
+        if not messages:
+            # The first one here is the first unresolved, as the position is behind it.
+            mark = marks.get(start)
+            ripe_at = max(put_off, head.created_at + delay, (mark and mark.retry_at) or 0)
+            if start == cursor.position + 1 and ripe_at > session.now:
+                cursor.put_off(ripe_at)
+                return []
+        if head.created_at + delay > session.now:
+            break
+        body = session.caches.segments.body(session.db, head)
+        if not marks:
+            end = min(head.last_seq, start + wanted - len(messages) - 1)
+            messages += _messages(session, cursor, head, body, start, end)
+        else:
+            for seq in range(start, head.last_seq + 1):
+                mark = marks.get(seq)
+                if mark is not None and mark.acked:
+                    continue
+                if mark is not None and (mark.retry_at or 0) > session.now:
+                    return messages
+                attempts = mark.attempts + 1 if mark else 1
+                messages += _messages(session, cursor, head, body, seq, seq, attempts)
+                if len(messages) == wanted:
+                    break
+        if len(messages) >= wanted:
+            break
+    return messages
+
+
+def _messages(
+    session: Session,
+    cursor: Cursor,
+    head: Head,
+    body: Body,
+    first: int,
+    last: int,
+    attempts: int = 1,
+) -> list[Message]:
+    queue, partition, number = cursor.queue.name, cursor.partition, cursor.partition_id
+    created_at = head.created_at
+    offset = first - head.first_seq
+    payloads = body.payloads(offset, offset + last - first + 1, session.cipher)
+    if body.is_plain:
+        prefix = cursor.id_prefix
+        return [
+            Message(
+                queue=queue,
+                partition=partition,
+                partition_id=number,
+                seq=seq,
+                transaction_id=f"{prefix}{seq}",
+                payload=payload,
+                created_at=created_at,
+                attempts=attempts,
+            )
+            for seq, payload in enumerate(payloads, first)
+        ]
+    ids, traces = body.transaction_ids, body.trace_ids
+    producers, headers = body.producers, body.headers
+    return [
+        Message(
+            queue=queue,
+            partition=partition,
+            partition_id=number,
+            seq=head.first_seq + at,
+            transaction_id=(ids and ids[at]) or message_id(number, head.first_seq + at),
+            payload=payload,
+            created_at=created_at,
+            attempts=attempts,
+            trace_id=traces[at] if traces else None,
+            producer=producers[at] if producers else None,
+            headers=headers[at] if headers else None,
+        )
+        for at, payload in enumerate(payloads, offset)
+    ]

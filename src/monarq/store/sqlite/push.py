@@ -1,0 +1,204 @@
+"""Push: what callers send, checked against the queues it is for, all or none of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monarq.clock import micros
+from monarq.crypto import Cipher
+from monarq.errors import EncryptionKeyError, MonarqError, QueueFullError
+from monarq.model import (
+    Push,
+    Pushed,
+    PushItem,
+    PushStatus,
+    Queue,
+    QueueKind,
+    QueueOptions,
+)
+from monarq.store import validation
+from monarq.store.contract import Outcome
+from monarq.store.sqlite import queues
+from monarq.store.sqlite.appending import Appender, Lane, Mark, NewItem, NewMessage
+from monarq.store.sqlite.counters import Deltas
+from monarq.store.sqlite.session import Session
+
+_QUEUED = PushStatus.QUEUED
+_DUPLICATE = PushStatus.DUPLICATE
+
+
+def push(
+    session: Session, requests: Sequence[Push], refused: Sequence[MonarqError | None]
+) -> list[Outcome[list[Pushed]]]:
+    """`refused`: the errors of requests that are malformed."""
+    appender = Appender(session)
+    answers: list[Outcome[list[Pushed]]] = []
+    for request, error in zip(requests, refused, strict=True):
+        if error is not None:
+            answers.append(error)
+            continue
+        try:
+            answers.append(push_one(session, appender, request))
+        except MonarqError as mistake:
+            answers.append(mistake)
+    appender.flush()
+    return answers
+
+
+def push_one(session: Session, appender: Appender, request: Push) -> list[Pushed]:
+    """Append a request's items, or raise and leave the appender as it was."""
+    pushing = _Pushing(session, appender)
+    try:
+        answers = pushing.carry_out(request)
+        pushing.check_sizes()
+    except BaseException:
+        pushing.undo()
+        raise
+    pushing.keep()
+    return answers
+
+
+class _Target:
+    """A partition of this request."""
+
+    __slots__ = ("cipher", "id_prefix", "is_work", "known", "lane")
+
+    def __init__(self, lane: Lane, cipher: Cipher | None, known: dict[str, int]) -> None:
+        self.lane = lane
+        self.cipher = cipher
+        self.known = known
+        self.is_work = lane.is_work
+        self.id_prefix = f"{lane.id}-"
+
+
+class _Pushing:
+    """One request on its way, which can be undone until it is kept."""
+
+    def __init__(self, session: Session, appender: Appender) -> None:
+        self._session = session
+        self._appender = appender
+        self._marks: list[tuple[Lane, Mark]] = []
+        self._made: list[Lane] = []
+        self._counters: Deltas | None = None
+
+    def carry_out(self, request: Push) -> list[Pushed]:
+        targets: dict[tuple[str, str], _Target] = {}
+        answers: list[Pushed] = []
+        append = self._appender.append
+        for item in request.items:
+            key = (item.queue, item.partition)
+            target = targets.get(key)
+            if target is None:
+                target = targets[key] = self._target(item, request)
+            lane = target.lane
+            if target.is_work:
+                validation.check_work_item(item)
+            elif (
+                item.priority is not None
+                or item.run_at is not None
+                or item.delay_seconds is not None
+                or item.max_attempts is not None
+                or item.backoff_base is not None
+            ):
+                validation.check_ordered_item(item)
+            given = item.transaction_id
+            if given is not None:
+                first = self._appender.seq_of(lane, given, target.known)
+                if first is not None:
+                    answers.append(
+                        Pushed(_DUPLICATE, item.queue, lane.id, first, given, item.trace_id)
+                    )
+                    continue
+            payload = item.payload
+            if target.cipher is not None:
+                payload = target.cipher.seal(payload)
+            message = NewMessage(payload, given, item.trace_id, request.producer, item.headers)
+            if target.is_work:
+                seq = self._append_item(lane, item, message)
+            else:
+                seq = append(lane, message)
+            own = given if given is not None else f"{target.id_prefix}{seq}"
+            answers.append(Pushed(_QUEUED, item.queue, lane.id, seq, own, item.trace_id))
+        return answers
+
+    def check_sizes(self) -> None:
+        grown = {
+            lane.queue.id: lane.queue
+            for lane, mark in self._marks
+            if lane.queue.options.max_size and lane.last_seq > mark.last_seq
+        }
+        for queue in grown.values():
+            pending = self._session.counters.pending(queue) + self._appender.added(queue.id)
+            if pending > queue.options.max_size:
+                raise QueueFullError(
+                    f"queue {queue.name!r} is full: its maxSize is {queue.options.max_size}, "
+                    f"and this push would make it {pending}"
+                )
+
+    def undo(self) -> None:
+        for lane, mark in self._marks:
+            self._appender.undo(lane, mark)
+        for lane in self._made:
+            self._appender.drop_lane(lane)
+        if self._counters is None:
+            return
+        self._session.counters.restore(self._counters)
+        self._session.forget_queues()
+        self._session.caches.clear()
+        if self._session.db.in_transaction:
+            self._session.db.execute("rollback to making")
+            self._session.db.execute("release making")
+
+    def keep(self) -> None:
+        if self._counters is not None:
+            self._session.db.execute("release making")
+
+    def _append_item(self, lane: Lane, item: PushItem, message: NewMessage) -> int:
+        run_at = item.run_at
+        if item.delay_seconds is not None:
+            run_at = self._session.now + micros(item.delay_seconds)
+        new = NewItem(message, item.priority, run_at, item.max_attempts, item.backoff_base)
+        return self._appender.append_item(lane, new)
+
+    def _target(self, item: PushItem, request: Push) -> _Target:
+        queue = self._session.find_queue(item.queue)
+        if queue is None:
+            validation.check_ordered_item(item)
+            queue = self._make_queue(item)
+        elif queue.kind is QueueKind.WORK:
+            validation.check_work_item(item)
+        cipher = self._session.cipher if queue.options.encryption_enabled else None
+        if queue.options.encryption_enabled and cipher is None:
+            raise EncryptionKeyError(
+                f"queue {queue.name!r} is encrypted, and this store was given no key"
+            )
+        lane = self._appender.find_lane(queue, item.partition)
+        if lane is None:
+            self._before_making()
+            lane = self._appender.make_lane(queue, item.partition)
+            self._made.append(lane)
+        self._marks.append((lane, self._appender.mark(lane)))
+        given = [
+            other.transaction_id
+            for other in request.items
+            if other.transaction_id is not None
+            and other.queue == item.queue
+            and other.partition == item.partition
+        ]
+        return _Target(lane, cipher, self._appender.known_ids(lane, given))
+
+    def _make_queue(self, item: PushItem) -> Queue:
+        self._before_making()
+        return queues.make_queue(
+            self._session,
+            item.queue,
+            QueueKind.ORDERED,
+            item.namespace or "",
+            item.task or "",
+            QueueOptions(),
+        )
+
+    def _before_making(self) -> None:
+        if self._counters is None:
+            self._counters = self._session.counters.snapshot()
+            self._session.db.execute("savepoint making")

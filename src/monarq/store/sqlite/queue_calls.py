@@ -1,0 +1,153 @@
+"""The contract's calls on the hot path, and those about queues and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monarq.model import (
+    Ack,
+    Acked,
+    Cursor,
+    Group,
+    Page,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    Queue,
+    QueueKind,
+    QueueStats,
+    Renew,
+    Renewed,
+    Seek,
+    StartFrom,
+    Transaction,
+    TransactionDone,
+)
+from monarq.store import validation
+from monarq.store.contract import Outcome
+from monarq.store.sqlite import acks, group_lists, groups, pop, push, queues, transactions
+from monarq.store.sqlite.calls import Calls
+
+
+class QueueCalls(Calls):
+    # --- the hot path ------------------------------------------------------------------
+
+    async def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
+        return await self._batch(requests, validation.check_push, push.push)
+
+    async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+        return await self._batch(requests, validation.check_pop, pop.pop)
+
+    async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
+        return await self._batch(requests, validation.check_ack, acks.ack)
+
+    async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
+        return await self._batch(requests, validation.check_renew, acks.renew)
+
+    async def transaction(self, requests: Sequence[Transaction]) -> list[Outcome[TransactionDone]]:
+        return await self._batch(requests, validation.check_transaction, transactions.transaction)
+
+    # --- queues ------------------------------------------------------------------------
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        kind: QueueKind | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Queue:
+        validation.check_name(name, "queue")
+        if namespace is not None:
+            validation.check_label(namespace, "namespace")
+        if task is not None:
+            validation.check_label(task, "task")
+        changes = validation.option_changes(options or {})
+        return await self._write(
+            lambda session: queues.configure(session, name, kind, namespace, task, changes)
+        )
+
+    async def get_queue(self, name: str) -> Queue:
+        return await self._read(lambda session: session.queue(name))
+
+    async def list_queues(
+        self,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Queue]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: queues.list_queues(session, namespace, task, limit, after)
+        )
+
+    async def delete_queue(self, name: str) -> bool:
+        return await self._write(lambda session: queues.delete_queue(session, name))
+
+    async def clear_queue(self, name: str) -> int:
+        return await self._write(lambda session: queues.clear_queue(session, name))
+
+    async def set_paused(self, name: str, paused: bool) -> Queue:
+        return await self._write(lambda session: queues.set_paused(session, name, paused))
+
+    async def queue_stats(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[QueueStats]:
+        validation.check_limit(limit)
+        return await self._read(lambda session: queues.queue_stats(session, queue, limit, after))
+
+    # --- groups ------------------------------------------------------------------------
+
+    async def list_groups(
+        self,
+        *,
+        queue: str | None = None,
+        group: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Group]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: group_lists.list_groups(session, queue, group, limit, after)
+        )
+
+    async def list_cursors(
+        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Cursor]:
+        validation.check_limit(limit)
+        return await self._read(
+            lambda session: group_lists.list_cursors(session, queue, group, limit, after)
+        )
+
+    async def subscribe(
+        self,
+        group: str,
+        start: StartFrom | int,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> int:
+        validation.check_pop(
+            Pop(queue=queue, namespace=namespace, task=task, group=group, start=start)
+        )
+        return await self._write(
+            lambda session: groups.subscribe(session, group, start, queue, namespace, task)
+        )
+
+    async def seek(self, request: Seek) -> int:
+        validation.check_seek(request)
+        return await self._write(lambda session: groups.seek(session, request))
+
+    async def delete_group(
+        self, group: str, *, queue: str | None = None, forget_start: bool = True
+    ) -> int:
+        validation.check_name(group, "consumerGroup")
+        return await self._write(
+            lambda session: groups.delete_group(session, group, queue, forget_start)
+        )

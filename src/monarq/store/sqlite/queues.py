@@ -1,0 +1,201 @@
+"""Queues: making, changing, listing, clearing and deleting them, and their stats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError
+from monarq.model import Page, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.store.sqlite import groups, paging
+from monarq.store.sqlite.cursors import MOVED
+from monarq.store.sqlite.queue_rows import (
+    OPTION_COLUMNS,
+    SELECT,
+    insert_queue,
+    option_values,
+    to_queue,
+)
+from monarq.store.sqlite.session import Session
+
+_UPDATE = f"""
+update queues set namespace = ?, task = ?, version = version + 1,
+    {", ".join(f"{column} = ?" for column in OPTION_COLUMNS)}
+where id = ?
+"""
+# Everything that belongs to a queue or to its partitions.
+_OF_QUEUE = ("dead_letters", "deliveries", "attempts", "metrics", "items", "groups")
+_OF_PARTITION = ("cursors", "ended_leases", "unresolved", "segments", "transaction_ids")
+
+
+def make_queue(
+    session: Session,
+    name: str,
+    kind: QueueKind,
+    namespace: str,
+    task: str,
+    options: QueueOptions,
+) -> Queue:
+    insert_queue(session.db, name, kind, namespace, task, session.now, options)
+    queue = session.queue(name)
+    session.counters.begin(queue.id)
+    if kind is QueueKind.ORDERED:
+        groups.join_new_queue(session, queue)
+    return queue
+
+
+def configure(
+    session: Session,
+    name: str,
+    kind: QueueKind | None,
+    namespace: str | None,
+    task: str | None,
+    options: Mapping[str, Any],
+) -> Queue:
+    """`options` are checked and by their Python names."""
+    queue = session.find_queue(name)
+    if queue is not None and kind not in (None, queue.kind):
+        raise ConflictError(f"queue {name!r} exists as {queue.kind}, and cannot become {kind}")
+    if options.get("encryption_enabled") and session.cipher is None:
+        raise EncryptionKeyError("encryption needs a key, and this store was given none")
+    if queue is None:
+        chosen = replace(QueueOptions(), **options)
+        kind = kind or QueueKind.ORDERED
+        _check_dead_queue(session, name, kind, chosen.dead_queue)
+        return make_queue(session, name, kind, namespace or "", task or "", chosen)
+    changed = replace(queue.options, **options)
+    if changed.dead_queue != queue.options.dead_queue:
+        _check_dead_queue(session, name, queue.kind, changed.dead_queue)
+    labels = (
+        queue.namespace if namespace is None else namespace,
+        queue.task if task is None else task,
+    )
+    if changed == queue.options and labels == (queue.namespace, queue.task):
+        return queue
+    session.db.execute(_UPDATE, (*labels, *option_values(changed), queue.id))
+    session.forget_queues()
+    # Retention and eviction may be due at other times now.
+    session.db.execute(
+        "update partitions set check_at = ? where queue_id = ? and emptied_at is null",
+        (session.now, queue.id),
+    )
+    return session.queue(name)
+
+
+def _check_dead_queue(session: Session, name: str, kind: QueueKind, dead_queue: str) -> None:
+    if not dead_queue:
+        return
+    if dead_queue == name:
+        raise InvalidRequestError(f"queue {name!r} cannot be its own deadQueue")
+    target = session.find_queue(dead_queue)
+    if target is None:
+        raise InvalidRequestError(f"deadQueue {dead_queue!r} does not exist: make it first")
+    if target.kind is not kind:
+        raise InvalidRequestError(
+            f"deadQueue {dead_queue!r} is {target.kind}, and {name!r} is {kind}"
+        )
+    if target.options.dead_queue:
+        raise InvalidRequestError(f"deadQueue {dead_queue!r} has a deadQueue of its own")
+    if (user := _user_of_dead_queue(session, name)) is not None:
+        raise InvalidRequestError(
+            f"queue {name!r} is the deadQueue of {user!r}, so it cannot have one itself"
+        )
+
+
+def _user_of_dead_queue(session: Session, name: str) -> str | None:
+    row = session.db.execute(
+        "select name from queues where dead_queue = ? and dead_queue <> '' order by id limit 1",
+        (name,),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def list_queues(
+    session: Session, namespace: str | None, task: str | None, limit: int, after: str | None
+) -> Page[Queue]:
+    name = paging.position(after, "queues", str)
+    rows = session.db.execute(
+        f"""{SELECT} where name > ? and (? is null or namespace = ?) and (? is null or task = ?)
+        order by name limit ?""",
+        (name or "", namespace, namespace, task, task, limit + 1),
+    )
+    return paging.page([to_queue(row) for row in rows], limit, "queues", lambda q: q.name)
+
+
+def queue_stats(
+    session: Session, queue: str | None, limit: int, after: str | None
+) -> Page[QueueStats]:
+    if queue is not None:
+        return Page([session.counters.stats(session.queue(queue))])
+    queues = list_queues(session, None, None, limit, after)
+    return Page([session.counters.stats(one) for one in queues.rows], queues.next)
+
+
+def set_paused(session: Session, name: str, paused: bool) -> Queue:
+    queue = session.queue(name)
+    if queue.paused is not paused:
+        session.db.execute(
+            "update queues set paused = ?, version = version + 1 where id = ?",
+            (paused, queue.id),
+        )
+        session.forget_queues()
+    return session.queue(name)
+
+
+def delete_queue(session: Session, name: str) -> bool:
+    queue = session.find_queue(name)
+    if queue is None:
+        return False
+    if (user := _user_of_dead_queue(session, name)) is not None:
+        raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
+    for table in _OF_PARTITION:
+        session.db.execute(
+            f"""delete from {table}
+            where partition_id in (select id from partitions where queue_id = ?)""",
+            (queue.id,),
+        )
+    for table in (*_OF_QUEUE, "partitions"):
+        session.db.execute(f"delete from {table} where queue_id = ?", (queue.id,))
+    session.db.execute("delete from subscriptions where queue_name = ?", (name,))
+    session.db.execute("delete from queues where id = ?", (queue.id,))
+    session.counters.forget_queue(queue.id)
+    session.forget_queues()
+    return True
+
+
+def clear_queue(session: Session, name: str) -> int:
+    queue = session.queue(name)
+    own = session.counters.read(queue.id)
+    stored = own["pushed"] - own["removed"]
+    arguments = {"queue": queue.id, "now": session.now, "moved": MOVED}
+    for statement in _CLEAR:
+        session.db.execute(statement, arguments)
+    session.counters.add(queue.id, removed=stored)
+    if queue.kind is QueueKind.WORK:
+        for state, count in session.counters.stats(queue).states.items():
+            session.counters.move(queue.id, state, None, count)
+    else:
+        groups.count_positions(session, queue)
+    return stored
+
+
+_CLEAR = (
+    """delete from segments
+    where partition_id in (select id from partitions where queue_id = :queue)""",
+    """delete from transaction_ids
+    where partition_id in (select id from partitions where queue_id = :queue)""",
+    """delete from unresolved
+    where partition_id in (select id from partitions where queue_id = :queue)""",
+    "delete from items where queue_id = :queue",
+    "update attempts set orphaned = 1 where queue_id = :queue",
+    """update partitions set first_seq = last_seq + 1, held = 0,
+        emptied_at = coalesce(emptied_at, :now), check_at = coalesce(emptied_at, :now)
+    where queue_id = :queue""",
+    """update cursors set position = p.last_seq, available_at = null, has_unresolved = 0,
+        ended_by = case when lease_until is null then ended_by else :moved end,
+        lease_until = null
+    from (select id, last_seq from partitions where queue_id = :queue) as p
+    where cursors.partition_id = p.id""",
+)

@@ -1,0 +1,12 @@
+"""The store itself: the contract's calls, put together from their parts."""
+
+from __future__ import annotations
+
+from monarq.store.sqlite.inspect_calls import InspectCalls
+from monarq.store.sqlite.queue_calls import QueueCalls
+
+
+class SqliteStore(QueueCalls, InspectCalls):
+    """In one file that several processes may open at once, or in memory.
+
+    Each call is one transaction, run by one thread; nothing blocks the event loop."""

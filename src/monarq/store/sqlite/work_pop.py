@@ -1,0 +1,136 @@
+"""Pop from work queues: items by rank, dealt out to the requests of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monarq.clock import micros
+from monarq.crypto import open_payload
+from monarq.errors import InvalidRequestError, MonarqError
+from monarq.ids import lease_id, new_lease_token
+from monarq.model import (
+    DEFAULT_PARTITION,
+    AttemptOutcome,
+    ItemState,
+    Message,
+    Pop,
+    Popped,
+    Queue,
+)
+from monarq.store.contract import Outcome
+from monarq.store.sqlite import items
+from monarq.store.sqlite.cursors import ANSWERED
+from monarq.store.sqlite.items import WorkItem
+from monarq.store.sqlite.session import Session
+
+
+def pop_items(session: Session, queue: Queue, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+    """All requests of a call for one work queue."""
+    refused = [_refused(queue, request) for request in requests]
+    partition = items.work_partition(session, queue)
+    if queue.paused or partition is None:
+        return [error or Popped(messages=[]) for error in refused]
+    partition_id, last = partition
+    items.settle_items(session, queue, partition_id)
+    served = [request for request, error in zip(requests, refused, strict=True) if not error]
+    rows = session.db.execute(
+        f"{items.SELECT} where partition_id = ? and state = 'ready' order by rank, turn limit ?",
+        (partition_id, sum(request.batch for request in served)),
+    ).fetchall()
+    hands = iter(deal([WorkItem(row) for row in rows], [request.batch for request in served]))
+    answers: list[Outcome[Popped]] = []
+    for request, error in zip(requests, refused, strict=True):
+        if error is not None:
+            answers.append(error)
+            continue
+        try:
+            answers.append(_lease(session, queue, next(hands), request, last))
+        except MonarqError as mistake:
+            answers.append(mistake)
+    return [
+        _with_next_at(session, partition_id, answer) if _is_empty(answer) else answer
+        for answer in answers
+    ]
+
+
+def deal(things: Sequence[WorkItem], wanted: Sequence[int]) -> list[list[WorkItem]]:
+    """One at a time to each in turn who still wants one."""
+    hands: list[list[WorkItem]] = [[] for _ in wanted]
+    left = iter(things)
+    hungry = [index for index, count in enumerate(wanted) if count]
+    while hungry:
+        for index in hungry:
+            thing = next(left, None)
+            if thing is None:
+                return hands
+            hands[index].append(thing)
+        hungry = [index for index in hungry if len(hands[index]) < wanted[index]]
+    return hands
+
+
+def _refused(queue: Queue, request: Pop) -> MonarqError | None:
+    if request.partition in (None, DEFAULT_PARTITION):
+        return None
+    return InvalidRequestError(
+        f"{queue.name!r} is a work queue, which has no partition {request.partition!r}"
+    )
+
+
+def _lease(session: Session, queue: Queue, hand: list[WorkItem], request: Pop, last: int) -> Popped:
+    # Opened first: what cannot be read is not leased.
+    payloads = [open_payload(item.payload, session.cipher) for item in hand]
+    if not hand:
+        return Popped(messages=[])
+    number = None if request.auto_ack else session.new_lease_number()
+    token = new_lease_token()
+    until = session.now + micros(request.lease_seconds or queue.options.lease_time)
+    for item in hand:
+        items.leave_ready(item, last)
+        item.attempts += 1
+        item.leased_at, item.consumer = session.now, request.consumer
+        if number is None:
+            item.ended_by = ANSWERED
+            items.end_attempt(session, item, AttemptOutcome.COMPLETED, session.now)
+            items.finish(item, ItemState.DONE, session.now)
+        else:
+            item.state, item.due_at, item.ended_by = ItemState.LEASED, until, None
+            item.lease_no, item.lease_token = number, token
+        items.save(session, item, ItemState.READY)
+    messages = [
+        _to_message(queue, item, payload) for item, payload in zip(hand, payloads, strict=True)
+    ]
+    if number is None:
+        session.counters.add(queue.id, completed=len(hand))
+        return Popped(messages=messages)
+    return Popped(messages=messages, lease_id=lease_id(number, token), lease_until=until)
+
+
+def _to_message(queue: Queue, item: WorkItem, payload: bytes) -> Message:
+    return Message(
+        queue=queue.name,
+        partition=DEFAULT_PARTITION,
+        partition_id=item.partition_id,
+        seq=item.seq,
+        transaction_id=item.public_id,
+        payload=payload,
+        created_at=item.created_at,
+        attempts=item.attempts,
+        trace_id=item.trace_id,
+        producer=item.producer,
+        headers=item.headers,
+        priority=item.priority,
+        max_attempts=item.max_attempts,
+    )
+
+
+def _is_empty(answer: Outcome[Popped]) -> bool:
+    return isinstance(answer, Popped) and not answer.messages
+
+
+def _with_next_at(session: Session, partition_id: int, answer: Outcome[Popped]) -> Popped:
+    [next_at] = session.db.execute(
+        """select min(due_at) from items
+        where partition_id = ? and state in ('scheduled', 'leased')""",
+        (partition_id,),
+    ).fetchone()
+    return Popped(messages=[], next_at=next_at)
