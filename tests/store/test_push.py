@@ -11,7 +11,7 @@ from monarq.clock import ManualClock
 from monarq.errors import InvalidRequestError, MonarqError, QueueFullError
 from monarq.model import Push, Pushed, PushItem, PushStatus
 from monarq.store import Store
-from tests.store.calls import code_of, pop, pop_one, push, push_items, push_many, seqs
+from tests.store.calls import ack, code_of, pop, pop_one, push, push_items, push_many
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     AWKWARD_NAMES,
@@ -114,37 +114,41 @@ async def test_trace_producer_and_headers_come_back_with_the_message(store: Stor
         assert [row.producer for row in rows] == ["me"] * 4 + [None]
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"0",
-        b"null",
-        b"true",
-        b"-1.5e-300",
-        b'""',
-        b'"\\u0000"',
-        b'"a\\u0000b"',
-        b'"\\ud83d\\ude00"',
-        '"😀 ünïcödé"'.encode(),
-        b"[]",
-        b"{}",
-        b'{"a":1,"a":2}',
-        b' { "kept" : "as it comes" } \n',
-        b"[" * 500 + b"]" * 500,
-        b"123456789012345678901234567890",
-    ],
-)
-async def test_a_payload_of_any_json_type_comes_back_byte_for_byte(
-    store: Store, payload: bytes
-) -> None:
-    answer = await push(store, "q", payload)
-    message, _ = await pop_one(store, "q")
-    assert message.payload == payload
-    assert (await store.get_message(answer.partition_id, answer.transaction_id)).payload == payload
+PAYLOADS = [
+    b"0",
+    b"null",
+    b"true",
+    b"-1.5e-300",
+    b'""',
+    b'"\\u0000"',
+    b'"a\\u0000b"',
+    b'"\\ud83d\\ude00"',
+    '"😀 ünïcödé"'.encode(),
+    b"[]",
+    b"{}",
+    b'{"a":1,"a":2}',
+    b' { "kept" : "as it comes" } \n',
+    b"[" * 500 + b"]" * 500,
+    b"123456789012345678901234567890",
+]
+
+
+async def test_a_payload_of_any_json_type_comes_back_byte_for_byte(store: Store) -> None:
     await store.configure("w", kind=WORK)
-    await push(store, "w", payload)
-    item, _ = await pop_one(store, "w")
-    assert item.payload == payload
+    for payload in PAYLOADS:
+        answer = await push(store, "q", payload)
+        message, lease = await pop_one(store, "q")
+        assert message.payload == payload
+        await ack(store, message, lease)
+        stored = await store.get_message(answer.partition_id, answer.transaction_id)
+        assert stored.payload == payload
+        await push(store, "w", payload)
+        item, lease = await pop_one(store, "w")
+        assert item.payload == payload
+        await ack(store, item, lease, result=payload)
+        assert (await store.get_item(item.id)).payload == payload
+        [attempt] = await store.item_attempts(item.id)
+        assert attempt.result == payload
 
 
 async def test_payloads_from_one_byte_to_a_megabyte_come_back_whole_and_in_order(
@@ -165,25 +169,26 @@ async def test_more_messages_than_a_segment_holds_are_pushed_and_popped_in_order
     assert numbers(await pop(store, "q", 2_500)) == list(range(1, 2_501))
 
 
-@pytest.mark.parametrize("name", AWKWARD_NAMES)
 async def test_an_awkward_name_can_be_pushed_to_popped_from_found_and_deleted(
-    store: Store, name: str
+    store: Store,
 ) -> None:
-    answer = await push(
-        store, name, b"1", partition=name, transaction_id=name, trace_id=name, namespace=name
-    )
-    again = await push(store, name, b"2", partition=name, transaction_id=name)
-    assert (again.status, again.seq) == (PushStatus.DUPLICATE, 1)
     await push(store, "bystander", b"3")
-    message, lease = await pop_one(store, name, partition=name, group=name, consumer=name)
-    assert (message.queue, message.partition, message.transaction_id) == (name, name, name)
-    assert (await store.get_message(answer.partition_id, name)).groups == {name: "leased"}
-    assert lease
-    assert await seqs(store, None, namespace=name, group="g") == [1]  # type: ignore[arg-type]
-    assert [q.name for q in (await store.list_queues(namespace=name)).rows] == [name]
-    assert [g.name for g in (await store.list_groups(queue=name)).rows] == sorted([name, "g"])
-    assert await store.delete_queue(name) is True
-    assert [q.name for q in (await store.list_queues()).rows] == ["bystander"]
+    for name in AWKWARD_NAMES:
+        answer = await push(
+            store, name, b"1", partition=name, transaction_id=name, trace_id=name, namespace=name
+        )
+        again = await push(store, name, b"2", partition=name, transaction_id=name)
+        assert (again.status, again.seq) == (PushStatus.DUPLICATE, 1)
+        message, _ = await pop_one(store, name, partition=name, group=name, consumer=name)
+        assert (message.queue, message.partition, message.transaction_id) == (name, name, name)
+        assert (await store.get_message(answer.partition_id, name)).groups == {name: "leased"}
+        popped = await pop(store, namespace=name, group="g")
+        assert [m.queue for m in popped.messages] == [name]
+        assert [q.name for q in (await store.list_queues(namespace=name)).rows] == [name]
+        groups = [g.name for g in (await store.list_groups(queue=name)).rows]
+        assert groups == sorted([name, "g"])
+        assert await store.delete_queue(name) is True
+        assert [q.name for q in (await store.list_queues()).rows] == ["bystander"]
 
 
 async def test_names_that_differ_in_case_width_or_composition_are_different(store: Store) -> None:

@@ -1,0 +1,276 @@
+"""Encryption at rest: unreadable in the file and the tables; without the key nothing is leased."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from monarq.clock import ManualClock
+from monarq.errors import EncryptionKeyError, TransactionFailedError
+from monarq.model import Ack, DeadLetterFilter, Pop, Push, PushItem
+from monarq.store import Store, open_store
+from tests.store.calls import ack, code_of, pop, pop_one, push, push_many, transaction
+from tests.store.conftest import KEY, OpenStore, Place
+from tests.store.scenarios import (
+    DEAD,
+    EVERY_DEAD_LETTER,
+    WORK,
+    dead_letters,
+    drain,
+    every,
+    nothing_changes,
+    stored_payloads,
+)
+
+OTHER_KEY = bytes(range(100, 132))
+SECRET = b'"a-secret-that-nobody-may-read"'
+PLAIN = b'"a-text-that-everybody-may-read"'
+
+
+async def encrypted(store: Store) -> None:
+    """An ordered queue `q` and a work queue `w`."""
+    await store.configure("q", options={"encryptionEnabled": True})
+    await store.configure("w", kind=WORK, options={"encryptionEnabled": True})
+
+
+async def bytes_at_rest(place: Place) -> bytes:
+    """Everything that lies on the disk, or in the tables."""
+    if not place.is_postgres:
+        path = Path(place.address.removeprefix("sqlite:///"))
+        files = await asyncio.to_thread(lambda: sorted(path.parent.glob(f"{path.name}*")))
+        return b"".join([await asyncio.to_thread(file.read_bytes) for file in files])
+    import asyncpg
+
+    connection = await asyncpg.connect(place.address)
+    try:
+        tables = await connection.fetch(
+            "select c.oid::regclass::text from pg_class c"
+            " join pg_namespace n on n.oid = c.relnamespace"
+            " where n.nspname = $1 and c.relkind = 'r'",
+            place.schema,
+        )
+        parts = []
+        for (table,) in tables:
+            for (row,) in await connection.fetch(f"select t::text from {table} t"):
+                parts.append(row.encode())
+        return b"\n".join(parts)
+    finally:
+        await connection.close()
+
+
+def holds(at_rest: bytes, text: bytes) -> bool:
+    """As it is, or as the hex digits in which PostgreSQL shows bytes."""
+    bare = text.strip(b'"')
+    return bare in at_rest or bare.hex().encode() in at_rest
+
+
+async def test_sealed_payloads_cannot_be_read_in_the_file_or_the_tables(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    """The plain queue proves that the search would find it."""
+    other = await open_another()
+    await encrypted(store)
+    await push(store, "plain", PLAIN)
+    for queue in ("q", "w"):
+        for _ in range(3):
+            await push(store, queue, SECRET)
+        message, lease = await pop_one(store, queue)
+        assert message.payload == SECRET
+        await ack(store, message, lease, DEAD)
+        assert [m.payload for m in await drain(other, queue)] == [SECRET] * 2
+    assert len(await dead_letters(store)) == 2
+    at_rest = await bytes_at_rest(place)
+    assert holds(at_rest, PLAIN)
+    assert not holds(at_rest, SECRET)
+
+
+async def test_payloads_come_back_as_pushed_in_every_view(store: Store) -> None:
+    await encrypted(store)
+    answer = await push(store, "q", SECRET)
+    item = await push(store, "w", SECRET)
+    assert await stored_payloads(store, "q") == [SECRET]
+    assert (await store.get_message(answer.partition_id, answer.transaction_id)).payload == SECRET
+    assert (await store.get_item(item.message_id)).payload == SECRET
+    assert (await store.find_item("w", item.transaction_id)).payload == SECRET
+    assert [row.payload for row in await every(store.list_items, "w")] == [SECRET]
+    assert [row.payload for row in await store.next_items("w")] == [SECRET]
+    [segment] = await store.export_read(answer.partition_id, 1, 1)
+    assert segment.data == SECRET
+    message, lease = await pop_one(store, "q")
+    await ack(store, message, lease, DEAD)
+    assert [letter.payload for letter in await dead_letters(store)] == [SECRET]
+    await store.redrive(DeadLetterFilter(queue="q"))
+    assert [m.payload for m in await drain(store, "q")] == [SECRET]
+
+
+async def test_encryption_cannot_be_switched_on_without_a_key() -> None:
+    async with await open_store("memory:", clock=ManualClock()) as keyless:
+        await keyless.configure("q")
+        async with nothing_changes(keyless):
+            with pytest.raises(EncryptionKeyError):
+                await keyless.configure("q", options={"encryptionEnabled": True})
+            with pytest.raises(EncryptionKeyError):
+                await keyless.configure("new", options={"encryptionEnabled": True})
+        await push(keyless, "q", PLAIN)
+        assert await stored_payloads(keyless, "q") == [PLAIN]
+
+
+async def test_a_store_without_the_key_refuses_to_switch_it_on(
+    store: Store, open_another: OpenStore
+) -> None:
+    keyless = await open_another(keys=[])
+    async with nothing_changes(store):
+        with pytest.raises(EncryptionKeyError):
+            await keyless.configure("q", options={"encryptionEnabled": True})
+
+
+async def test_without_the_key_a_push_to_an_encrypted_queue_is_refused_not_stored_plain(
+    store: Store, open_another: OpenStore
+) -> None:
+    await encrypted(store)
+    keyless = await open_another(keys=[])
+    async with nothing_changes(store):
+        for queue in ("q", "w"):
+            with pytest.raises(EncryptionKeyError):
+                await push(keyless, queue, SECRET)
+        with pytest.raises(TransactionFailedError) as caught:
+            await transaction(keyless, Push([PushItem("q", SECRET)]))
+        assert caught.value.cause.code == "encryption_key"
+    outcomes = await keyless.push([Push([PushItem("q", SECRET)]), Push([PushItem("plain", PLAIN)])])
+    assert [code_of(outcome) for outcome in outcomes] == ["encryption_key", None]
+
+
+@pytest.mark.parametrize("keys", [[], [OTHER_KEY]], ids=["no key", "wrong key"])
+async def test_without_the_right_key_a_pop_is_a_clear_error_and_leases_nothing(
+    store: Store, open_another: OpenStore, keys: list[bytes]
+) -> None:
+    await encrypted(store)
+    for queue in ("q", "w"):
+        await push(store, queue, SECRET)
+    await push(store, "plain", PLAIN)
+    blind = await open_another(keys=keys)
+    for queue in ("q", "w"):
+        with pytest.raises(EncryptionKeyError, match="key"):
+            await pop(blind, queue)
+        with pytest.raises(EncryptionKeyError):
+            await pop(blind, queue, auto_ack=True)
+    [item] = await every(store.list_items, "w")
+    assert (item.state, item.attempts) == ("ready", 0)
+    [message] = (await pop(blind, "plain")).messages
+    assert message.payload == PLAIN
+    for queue in ("q", "w"):
+        [message] = (await pop(store, queue)).messages
+        assert (message.payload, message.attempts) == (SECRET, 1)
+
+
+@pytest.mark.parametrize("keys", [[], [OTHER_KEY]], ids=["no key", "wrong key"])
+async def test_without_the_right_key_no_view_shows_a_payload_or_crashes(
+    store: Store, open_another: OpenStore, keys: list[bytes]
+) -> None:
+    await encrypted(store)
+    answer = await push(store, "q", SECRET)
+    item = await push(store, "w", SECRET)
+    message, lease = await pop_one(store, "q")
+    await ack(store, message, lease, DEAD)
+    blind = await open_another(keys=keys)
+    for call in (
+        blind.list_messages("q"),
+        blind.get_message(answer.partition_id, answer.transaction_id),
+        blind.export_read(answer.partition_id, 1, 1),
+        blind.list_items("w"),
+        blind.next_items("w"),
+        blind.get_item(item.message_id),
+        blind.find_item("w", item.transaction_id),
+        blind.list_dead_letters(EVERY_DEAD_LETTER),
+    ):
+        with pytest.raises(EncryptionKeyError):
+            await call
+
+
+async def test_a_bad_pop_of_one_queue_does_not_hurt_the_others_of_its_call(
+    store: Store, open_another: OpenStore
+) -> None:
+    await encrypted(store)
+    await push(store, "q", SECRET)
+    await push(store, "plain", PLAIN)
+    blind = await open_another(keys=[OTHER_KEY])
+    outcomes = await blind.pop([Pop(queue="q"), Pop(queue="plain"), Pop(queue="q")])
+    assert [code_of(outcome) for outcome in outcomes] == [
+        "encryption_key",
+        None,
+        "encryption_key",
+    ]
+
+
+async def test_after_a_rotation_old_and_new_messages_are_read_and_new_ones_use_the_new_key(
+    store: Store, open_another: OpenStore
+) -> None:
+    await encrypted(store)
+    await push(store, "q", b'"old"')
+    rotated = await open_another(keys=[OTHER_KEY, KEY])
+    await push(rotated, "q", b'"new"')
+    assert await stored_payloads(rotated, "q") == [b'"old"', b'"new"']
+    new_only = await open_another(keys=[OTHER_KEY])
+    with pytest.raises(EncryptionKeyError):
+        await pop(new_only, "q", 1)
+    popped = await pop(store, "q", 1)
+    await ack(store, popped.messages[0], popped.lease_id)
+    assert [m.payload for m in await drain(new_only, "q", 1)] == [b'"new"']
+
+
+async def test_a_queue_switched_over_reads_both_and_seals_only_what_comes_after(
+    store: Store, open_another: OpenStore
+) -> None:
+    await push(store, "q", b'"before"')
+    await store.configure("q", options={"encryptionEnabled": True})
+    await push(store, "q", b'"during"')
+    await store.configure("q", options={"encryptionEnabled": False})
+    await push(store, "q", b'"after"')
+    keyless = await open_another(keys=[])
+    popped = await pop(store, "q", 10)
+    assert [m.payload for m in popped.messages] == [b'"before"', b'"during"', b'"after"']
+    assert await stored_payloads(keyless, "q", first_seq=3) == [b'"after"']
+    with pytest.raises(EncryptionKeyError):
+        await stored_payloads(keyless, "q")
+
+
+async def test_what_dies_into_a_plain_dead_queue_stays_sealed_and_readable_with_the_key(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    for kind, queue, grave in ((None, "q", "grave"), (WORK, "w", "pit")):
+        await store.configure(grave, kind=kind)
+        await store.configure(
+            queue, kind=kind, options={"encryptionEnabled": True, "deadQueue": grave}
+        )
+        await push(store, queue, SECRET)
+        message, lease = await pop_one(store, queue)
+        await ack(store, message, lease, DEAD)
+        assert [m.payload for m in (await pop(store, grave)).messages] == [SECRET]
+    assert not holds(await bytes_at_rest(place), SECRET)
+    keyless = await open_another(keys=[])
+    with pytest.raises(EncryptionKeyError):
+        await stored_payloads(keyless, "grave")
+
+
+async def test_the_dead_of_an_encrypted_queue_can_be_purged_and_acked_without_the_key(
+    store: Store, open_another: OpenStore
+) -> None:
+    await encrypted(store)
+    await push_many(store, "q", 2)
+    popped = await pop(store, "q", 2)
+    keyless = await open_another(keys=[])
+    await ack(keyless, popped.messages[0], popped.lease_id, DEAD)
+    await keyless.ack([Ack(lease_id=popped.lease_id)])
+    assert await keyless.count_dead_letters(EVERY_DEAD_LETTER) == 1
+    assert await keyless.purge_dead_letters(EVERY_DEAD_LETTER) == 1
+
+
+async def test_dedupe_and_redrive_work_on_sealed_messages(store: Store) -> None:
+    await encrypted(store)
+    await push(store, "q", SECRET, transaction_id="t")
+    assert (await push(store, "q", SECRET, transaction_id="t")).status == "duplicate"
+    await store.configure("plain")
+    message, lease = await pop_one(store, "q")
+    await ack(store, message, lease, DEAD)
+    assert await store.redrive(DeadLetterFilter(queue="q"), to="plain") == 1
+    assert [m.payload for m in await drain(store, "plain")] == [SECRET]
