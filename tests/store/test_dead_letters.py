@@ -6,11 +6,12 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import MonarqError
-from monarq.model import DeadLetterFilter, ItemState, StartFrom
+from monarq.model import DeadLetterFilter, ItemState, Seek, SeekTo, StartFrom
 from monarq.store import Store
 from tests.store.calls import ack, pop, pop_one, push, push_many, seqs
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
+    COMPLETED,
     DEAD,
     EVERY_DEAD_LETTER,
     FAILED,
@@ -168,6 +169,21 @@ async def test_a_group_that_begins_after_a_redrive_does_not_get_the_redriven_cop
     await push(store, "q", b"2")
     assert [m.payload for m in await drain(store, "q", group="late")] == [b"1", b"2"]
     assert [m.payload for m in await drain(store, "q", group="g")] == [b"1", b"2"]
+
+
+async def test_a_seek_back_of_another_group_does_not_replay_the_redriven_copy(
+    store: Store,
+) -> None:
+    await push(store, "q", b"1")
+    for group, status in (("g", DEAD), ("other", COMPLETED)):
+        message, lease = await pop_one(store, "q", group=group)
+        await ack(store, message, lease, status, group=group)
+    await store.redrive(EVERY_DEAD_LETTER)
+    await push(store, "q", b"2")
+    for group, expected in (("g", [b"1", b"1", b"2"]), ("other", [b"1", b"2"])):
+        await drain(store, "q", group=group)
+        await store.seek(Seek(group=group, queue="q", to=SeekTo.START))
+        assert [m.payload for m in await drain(store, "q", group=group)] == expected
 
 
 async def test_two_groups_that_failed_on_one_message_each_get_it_back_once(

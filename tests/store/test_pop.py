@@ -453,7 +453,7 @@ async def test_a_paused_queue_gives_nothing_in_any_way_and_goes_on_where_it_was(
     assert (await pop(store, "q", partition="Default")).messages == []
     assert (await pop(store, namespace="ns")).messages == []
     assert (await pop(store, "q", auto_ack=True)).messages == []
-    await ack(store, message, lease)
+    await ack(store, message, lease, group="busy")
     await push(store, "q", b"4")
     assert not (await store.set_paused("q", False)).paused
     assert numbers(await drain(store, "q")) == [1, 2, 3, 4]
@@ -545,7 +545,7 @@ async def test_a_pop_by_namespace_and_one_by_queue_share_the_groups_cursor(store
     await push_many(store, "q", 2, namespace="ns")
     message, lease = await pop_one(store, "q", group="g")
     assert (await pop(store, namespace="ns", group="g")).messages == []
-    await ack(store, message, lease)
+    await ack(store, message, lease, group="g")
     assert numbers(await pop(store, namespace="ns", group="g")) == [2]
 
 

@@ -168,7 +168,6 @@ async def test_the_history_is_filtered_by_queue_and_time_and_paged(
     middle = of_w[1].at
     assert await every(store.metrics, queue="w", since=middle) == of_w[1:]
     assert await every(store.metrics, queue="w", until=middle - 1) == of_w[:1]
-    assert await every(store.metrics, queue="missing") == []
 
 
 async def test_failures_are_in_the_history(store: Store, clock: ManualClock) -> None:

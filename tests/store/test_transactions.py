@@ -63,9 +63,9 @@ class Scene:
 
     @property
     def good(self) -> list[Push | Ack]:
-        """Operations of every kind that would all succeed."""
-        one, two, three = self.messages.messages
-        item, other = self.items.messages
+        """Operations of every kind that would all succeed, and leave both leases live."""
+        one, two, three, _ = self.messages.messages
+        item, other, _ = self.items.messages
         return [
             Push([PushItem("q", b"new"), PushItem("brand new", b"1", partition="p")]),
             answer(one, self.messages.lease_id),
@@ -83,10 +83,10 @@ async def make_scene(store: Store, clock: ManualClock) -> Scene:
     await store.configure("w", kind=WORK, options={"deadQueue": "grave"})
     await store.configure("full", options={"maxSize": 1})
     await push(store, "full")
-    await push_many(store, "q", 5)
-    await push_many(store, "w", 4)
+    await push_many(store, "q", 6)
+    await push_many(store, "w", 5)
     clock.advance(1)
-    return Scene(clock, await pop(store, "q", 3), await pop(store, "w", 2))
+    return Scene(clock, await pop(store, "q", 4), await pop(store, "w", 3))
 
 
 async def test_all_operations_of_a_good_transaction_are_carried_out_and_answered_in_order(
@@ -98,17 +98,18 @@ async def test_all_operations_of_a_good_transaction_are_carried_out_and_answered
     assert isinstance(pushed, list)
     assert isinstance(item_pushed, list)
     assert [(p.queue, p.seq, p.status) for p in [*pushed, *item_pushed]] == [
-        ("q", 6, PushStatus.QUEUED),
+        ("q", 7, PushStatus.QUEUED),
         ("brand new", 1, PushStatus.QUEUED),
-        ("w", 5, PushStatus.QUEUED),
+        ("w", 6, PushStatus.QUEUED),
     ]
     for result in (one, two, item, three, other):
         assert isinstance(result, Acked)
     acked = [result for result in (one, two, three) if isinstance(result, Acked)]
     assert [a.dead for a in acked] == [0, 1, 1]
-    assert [a.lease_released for a in acked] == [False, False, True]
+    assert [a.lease_released for a in acked] == [False, False, False]
     assert sorted(letter.seq for letter in await dead_letters(store)) == [2, 3]
-    assert [m.seq for m in await drain(store, "q")] == [4, 5, 6]
+    await ack(store, scene.messages.messages[3], scene.messages.lease_id)
+    assert [m.seq for m in await drain(store, "q")] == [5, 6, 7]
     assert (await stats(store, "w")).states["done"] == 1
     assert [row.payload for row in await every(store.list_items, "grave")] == [b"2"]
     assert await stored_payloads(store, "brand new") == [b"1"]
@@ -164,7 +165,7 @@ async def foreign_group(scene: Scene, store: Store) -> Ack:
 
 async def not_in_the_lease(scene: Scene, store: Store) -> Ack:
     return Ack(
-        transaction_id=f"{scene.first.partition_id}-4",
+        transaction_id=f"{scene.first.partition_id}-5",
         partition_id=scene.first.partition_id,
         lease_id=scene.messages.lease_id,
     )
@@ -232,7 +233,7 @@ async def test_a_stale_consumer_cannot_commit_after_its_partition_was_leased_aga
         with pytest.raises(TransactionFailedError) as caught:
             await transaction(store, *scene.good)
         assert (caught.value.operation, caught.value.cause.code) == (1, "lease_expired")
-    assert [m.seq for m in (await pop(store, "q", 2)).messages] == [4, 5]
+    assert [m.seq for m in (await pop(store, "q", 2)).messages] == [5, 6]
     async with nothing_changes(store):
         with pytest.raises(TransactionFailedError) as caught:
             await transaction(store, *scene.good)
