@@ -31,7 +31,7 @@ from monarq.model import (
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.reference import Reference
-from tests.store.translation import Ids, ignore_own_words, plain, to_store
+from tests.store.translation import Ids, ignore_own_words, plain, short, to_store
 
 T = TypeVar("T")
 
@@ -45,11 +45,18 @@ class SideBySide:
         self.store = store
         self.model = model
         self.ids = Ids()
+        self.transcript: list[str] = []
         self._run = run
+
+    def note(self, call: str, *args: Any, **options: Any) -> None:
+        """Write down what is done, for whoever has to find out why it went wrong."""
+        named = [f"{name}={short(value)}" for name, value in options.items()]
+        self.transcript.append(f"{call}({', '.join([*map(short, args), *named])})")
 
     # --- the hot path ------------------------------------------------------------------------
 
     def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
+        self.note("push", *requests)
         expected = self.model.push(requests)
         got = self._run(self.store.push([to_store(self.ids, request) for request in requests]))
         for theirs, ours in zip(got, expected, strict=True):
@@ -59,6 +66,7 @@ class SideBySide:
         return expected
 
     def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+        self.note("pop", *requests)
         expected = self.model.pop(requests)
         got = self._run(self.store.pop(requests))
         for theirs, ours in zip(got, expected, strict=True):
@@ -70,12 +78,14 @@ class SideBySide:
         return expected
 
     def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
+        self.note("ack", *requests)
         expected = self.model.ack(requests)
         got = self._run(self.store.ack([to_store(self.ids, request) for request in requests]))
         self._same_answers("ack", requests, got, expected)
         return expected
 
     def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
+        self.note("renew", *requests)
         expected = self.model.renew(requests)
         got = self._run(
             self.store.renew(
@@ -86,6 +96,7 @@ class SideBySide:
         return expected
 
     def transaction(self, request: Transaction) -> Outcome[TransactionDone]:
+        self.note("transaction", request)
         [expected] = self.model.transaction([request])
         [got] = self._run(
             self.store.transaction(
@@ -108,16 +119,19 @@ class SideBySide:
 
     def call(self, name: str, *args: Any, **options: Any) -> Any:
         """Any call with arguments that need no translation, and an answer to compare."""
+        self.note(name, *args, **options)
         expected = _outcome_of(lambda: getattr(self.model, name)(*args, **options))
         got = _outcome_of(lambda: self._run(getattr(self.store, name)(*args, **options)))
         if isinstance(got, MonarqError) or isinstance(expected, MonarqError):
             self._same_answers(name, [(args, options)], [got], [expected])
         elif isinstance(expected, int | bool | None):
-            assert got == expected, f"{name}{args}{options}: {got}, not {expected}"
+            told = f"{name}{args}{options}: {got}, not {expected}"
+            assert got == expected, f"{told}\n{self._told()}"
         return expected
 
     def call_on_message(self, name: str, partition_id: int, *args: str) -> Any:
         """A call about one message or item, by its partition."""
+        self.note(name, partition_id, *args)
         theirs = self.ids.store_partition(partition_id)
         translated = [self.ids.store_transaction_id(arg) for arg in args]
         expected = _outcome_of(lambda: getattr(self.model, name)(partition_id, *args))
@@ -126,6 +140,7 @@ class SideBySide:
         return expected
 
     def call_on_item(self, name: str, item_id: str) -> Any:
+        self.note(name, item_id)
         theirs = self.ids.store_transaction_id(item_id)
         expected = _outcome_of(lambda: getattr(self.model, name)(item_id))
         got = _outcome_of(lambda: self._run(getattr(self.store, name)(theirs)))
@@ -133,6 +148,7 @@ class SideBySide:
         return expected
 
     def lifecycle(self) -> None:
+        self.note("lifecycle")
         self.model.lifecycle()
         self._run(self.store.lifecycle(limit=100_000))
 
@@ -226,7 +242,8 @@ class SideBySide:
 
     def _same_codes(self, call: str, about: Any, got: Any, expected: Any) -> None:
         theirs, ours = (a.code if isinstance(a, MonarqError) else "done" for a in (got, expected))
-        assert theirs == ours, f"{call} of {about}: {theirs} ({got}), not {ours} ({expected})"
+        told = f"{call} of {about}: {theirs} ({got}), not {ours} ({expected})"
+        assert theirs == ours, f"{told}\n{self._told()}"
 
     def _same(
         self, what: str, got: Sequence[Any], expected: Sequence[Any], without: str = ""
@@ -237,7 +254,10 @@ class SideBySide:
             if without:
                 row.pop(without)
         if ours != theirs:
-            raise AssertionError(f"{what}\n{_difference(theirs, ours)}")
+            raise AssertionError(f"{what}\n{_difference(theirs, ours)}\n{self._told()}")
+
+    def _told(self) -> str:
+        return "\n".join(["What was done, in the model's ids:", *self.transcript])
 
 
 def _outcome_of(call: Callable[[], T]) -> T | MonarqError:
@@ -249,6 +269,9 @@ def _outcome_of(call: Callable[[], T]) -> T | MonarqError:
 
 def _difference(got: Sequence[Any], expected: Sequence[Any]) -> str:
     """Lines that only the store has begin with `+`, those that only the model has with `-`."""
+    if len(got) == len(expected):
+        unequal = [pair for pair in zip(got, expected, strict=True) if pair[0] != pair[1]]
+        got, expected = [pair[0] for pair in unequal], [pair[1] for pair in unequal]
     theirs, ours = (
         msgspec.json.format(msgspec.json.encode(rows), indent=1).decode().splitlines()
         for rows in (got, expected)

@@ -28,6 +28,7 @@ from tests.store.reference_state import (
     KeptMessage,
     Partition,
     QueueState,
+    Scope,
     WorkItem,
     World,
 )
@@ -116,6 +117,8 @@ class ReferenceCore:
             for (group, scope), start_at in self.world.subscriptions.items():
                 if scope.covers(queue) and group not in queue.groups:
                     queue.groups[group] = GroupState(start_at, self.now)
+            for group, known in queue.groups.items():
+                self.world.subscriptions.setdefault((group, Scope(queue.name)), known.start_at)
         return queue
 
     def make_partition(self, queue: QueueState, name: str) -> Partition:
@@ -139,10 +142,12 @@ class ReferenceCore:
     def stored(self, queue: QueueState) -> int:
         if queue.is_work:
             return len(queue.items)
-        return sum(not m.deleted for p in queue.partitions.values() for m in p.messages)
+        # A deleted message keeps its place until it is removed with its neighbours.
+        return sum(len(partition.messages) for partition in queue.partitions.values())
 
     def lag(self, partition: Partition, cursor: CursorState) -> int:
-        return len(self.unresolved(partition, cursor))
+        """Everything behind the position, also what was answered ahead of its turn."""
+        return partition.last_seq - cursor.position
 
     def unresolved(self, partition: Partition, cursor: CursorState) -> list[KeptMessage]:
         """What is still before the group, in order."""
@@ -262,14 +267,16 @@ class ReferenceCore:
                     options.backoff_base if item.backoff_base is None else item.backoff_base
                 ),
                 backoff_cap=options.backoff_cap,
-                expires_at=(
-                    created_at + micros(options.expire_timeout) if options.expire_timeout else None
-                ),
+                expires_at=self.expiry(queue, created_at),
                 trace_id=item.trace_id,
                 producer=producer,
                 headers=item.headers,
             )
         )
+
+    def expiry(self, queue: QueueState, since: int) -> int | None:
+        timeout = micros(queue.options.expire_timeout)
+        return since + timeout if timeout else None
 
     # --- the dead --------------------------------------------------------------------------
 

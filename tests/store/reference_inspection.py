@@ -22,6 +22,9 @@ from tests.store.reference_state import (
 )
 from tests.store.reference_work import WorkRules, work_partition
 
+#: Who had an item that is not leased any more is for a store to remember or not.
+ANYONE = "anyone"
+
 
 class Inspection(WorkRules):
     def list_queues(self) -> list[Queue]:
@@ -82,7 +85,7 @@ class Inspection(WorkRules):
             queue=queue.name,
             start_at=group.start_at,
             created_at=group.created_at,
-            lag=len(waiting),
+            lag=sum(self.lag(p, p.cursors[name]) for p in queue.partitions.values()),
             lag_seconds=max(0, self.now - oldest) / SECOND,
             completed=group.counters.completed,
             failed=group.counters.failed,
@@ -174,7 +177,7 @@ class Inspection(WorkRules):
             run_at=item.run_at,
             lease_until=item.lease.until if is_leased and item.lease else None,
             finished_at=item.finished_at,
-            consumer=item.lease.consumer if is_leased and item.lease else None,
+            consumer=item.lease.consumer if is_leased and item.lease else ANYONE,
             error=item.error,
             trace_id=item.trace_id,
             producer=item.producer,

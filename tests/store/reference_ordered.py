@@ -38,6 +38,7 @@ from tests.store.reference_state import (
 
 EXPIRED = "the lease expired"
 TOO_OLD = "waited too long"
+UNSAID = "no error was given"
 
 
 class OrderedRules(ReferenceCore):
@@ -57,6 +58,8 @@ class OrderedRules(ReferenceCore):
         for queue in self.world.queues.values():
             if queue.is_work or not scope.covers(queue) or group in queue.groups:
                 continue
+            # What holds for the queue itself was said before, or is said by this.
+            start_at = self.world.subscriptions.setdefault((group, Scope(queue.name)), start_at)
             queue.groups[group] = GroupState(start_at, self.now)
             for partition in queue.partitions.values():
                 if known is None and start is StartFrom.NEW:
@@ -156,22 +159,26 @@ class OrderedRules(ReferenceCore):
         left = self.unresolved(partition, cursor)
         if not left:
             return []
-        put_off = partition.last_push_at + micros(queue.options.window_buffer)
-        if queue.options.window_buffer and put_off > self.now:
+        put_off = self.ripe_at(queue, cursor, left[0])
+        if queue.options.window_buffer:
+            quiet_at = partition.last_push_at + micros(queue.options.window_buffer)
+            put_off = max(put_off, quiet_at)
+        if put_off > self.now:
             cursor.available_at = put_off
             return []
         ripe: list[KeptMessage] = []
         for message in left:
-            put_off = max(
-                message.created_at + micros(queue.options.delayed_processing),
-                cursor.retry_at.get(message.seq, 0),
-            )
-            if put_off > self.now:
-                if not ripe:
-                    cursor.available_at = put_off
+            if self.ripe_at(queue, cursor, message) > self.now:
                 break
             ripe.append(message)
         return ripe
+
+    def ripe_at(self, queue: QueueState, cursor: CursorState, message: KeptMessage) -> int:
+        """From when on the message may be delivered: its age, and its retry time."""
+        retry_at = cursor.retry_at.get(message.seq, 0)
+        if not queue.options.delayed_processing:
+            return retry_at
+        return max(retry_at, message.created_at + micros(queue.options.delayed_processing))
 
     def make_available(self, partition: Partition, cursor: CursorState, since: int) -> None:
         """After a lease: none if drained, else when the first one left may be delivered."""
@@ -229,6 +236,7 @@ class OrderedRules(ReferenceCore):
         queue.groups[cursor.group].counters.failed += 1
         deliveries = cursor.deliveries.get(message.seq, 0) + 1
         cursor.deliveries[message.seq] = deliveries
+        cursor.retry_at.pop(message.seq, None)
         if deliveries > queue.options.retry_limit and queue.options.dlq_after_max_retries:
             self.die(queue, partition, cursor, message, error)
             return True
@@ -266,6 +274,8 @@ class OrderedRules(ReferenceCore):
         assert cursor.lease is not None
         message = self.message_named(partition, request.transaction_id)
         if message.seq > cursor.lease.delivered[-1]:
+            if request.lease_id is None:
+                raise LeaseExpiredError("the message is not leased")
             raise NotInLeaseError("not delivered under this lease")
         if message.seq in cursor.lease.answered or self.is_resolved(cursor, message):
             raise AlreadyAckedError("answered before")
@@ -307,7 +317,7 @@ class OrderedRules(ReferenceCore):
         request: Ack,
     ) -> bool:
         """Carry out the ack's status; whether the message is dead now."""
-        error = request.error or ""
+        error = request.error or UNSAID
         match request.status:
             case AckStatus.COMPLETED:
                 self.complete(queue, cursor, message)

@@ -16,7 +16,7 @@ from monarq.model import (
     Pop,
     Popped,
 )
-from tests.store.reference_ordered import EXPIRED, TOO_OLD, OrderedRules
+from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID, OrderedRules
 from tests.store.reference_state import (
     AttemptState,
     Lease,
@@ -80,7 +80,7 @@ class WorkRules(OrderedRules):
             elif item.state is ItemState.LEASED and lease and lease.has_run_out(self.now):
                 lease.ended = "expired"
                 queue.counters.failed += 1
-                self.note(item, AttemptOutcome.EXPIRED, EXPIRED)
+                self.note(item, AttemptOutcome.EXPIRED, EXPIRED, ended_at=lease.until)
                 item.error = EXPIRED
                 if item.attempts >= item.max_attempts:
                     self.kill(queue, item, EXPIRED)
@@ -104,8 +104,11 @@ class WorkRules(OrderedRules):
         item.waited = 0
 
     def schedule(self, item: WorkItem, run_at: int) -> None:
-        item.state = ItemState.SCHEDULED
-        item.run_at = run_at
+        if run_at > self.now:
+            item.state = ItemState.SCHEDULED
+            item.run_at = run_at
+        else:
+            self.make_ready(item)
 
     def start_over(self, queue: QueueState, item: WorkItem) -> None:
         """Ready at the tail, as if it had never been tried."""
@@ -113,6 +116,7 @@ class WorkRules(OrderedRules):
         self.send_to_the_tail(queue, item)
         item.attempts = 0
         item.error = None
+        item.expires_at = self.expiry(queue, self.now)
 
     def finish(self, item: WorkItem, state: ItemState) -> None:
         item.state = state
@@ -137,13 +141,14 @@ class WorkRules(OrderedRules):
         outcome: AttemptOutcome,
         error: str | None = None,
         result: bytes | None = None,
+        ended_at: int | None = None,
     ) -> None:
         assert item.lease is not None
         item.history.append(
             AttemptState(
                 item.attempts,
                 item.lease.started_at,
-                self.now,
+                self.now if ended_at is None else ended_at,
                 outcome,
                 item.lease.consumer,
                 error,
@@ -178,12 +183,13 @@ class WorkRules(OrderedRules):
             self.make_ready(item)
             return False
         self.note(item, AttemptOutcome(request.status), request.error, request.result)
-        item.error = request.error
-        error = request.error or ""
         if request.status is AckStatus.COMPLETED:
             queue.counters.completed += 1
             self.finish(item, ItemState.DONE)
+            item.error = None
             return False
+        error = request.error or UNSAID
+        item.error = request.error or item.error
         if request.status is AckStatus.DEAD:
             self.kill(queue, item, error)
             return True
@@ -196,10 +202,7 @@ class WorkRules(OrderedRules):
             self.schedule(item, request.retry_at or self.now + micros(backoff))
         else:
             self.send_to_the_tail(queue, item)
-            if request.retry_at is None:
-                self.make_ready(item)
-            else:
-                self.schedule(item, request.retry_at)
+            self.schedule(item, request.retry_at or self.now)
         return False
 
     def leased_items(self, lease_id: str) -> list[tuple[QueueState, WorkItem]]:

@@ -56,7 +56,7 @@ ACTIONS = (
     *("ack", "ack_every_message_of_a_lease", "time_passes") * 2,
     *("pop", "ack_a_whole_lease", "renew", "transaction", "lifecycle", "configure"),
     *("subscribe_or_seek", "redrive_or_purge", "cancel_or_retry_an_item", "administer"),
-    "delete_message",
+    *("delete_message", "look_at_every_message"),
 )
 
 #: A message, the lease it was delivered under, and the group.
@@ -86,11 +86,8 @@ class Histories(RuleBasedStateMachine):
             await self.both.store.close()
             await self.place.__aexit__(None, None, None)
 
-        try:
-            self.both.compare_group_states()
-        finally:
-            self.runner.run(close())
-            self.runner.close()
+        self.runner.run(close())
+        self.runner.close()
 
     @property
     def now(self) -> int:
@@ -110,6 +107,7 @@ class Histories(RuleBasedStateMachine):
 
     def time_passes(self, data: st.DataObject) -> None:
         seconds = data.draw(some.steps)
+        self.both.note("advance", seconds)
         self.clock.advance(seconds)
 
     def lifecycle(self, data: st.DataObject) -> None:
@@ -358,6 +356,9 @@ class Histories(RuleBasedStateMachine):
         ]
         if ids:
             self.both.call_on_item(what, data.draw(st.sampled_from(ids)))
+
+    def look_at_every_message(self, data: st.DataObject) -> None:
+        self.both.compare_group_states()
 
     # --- what must always hold -------------------------------------------------------------------
 
