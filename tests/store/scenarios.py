@@ -177,4 +177,10 @@ async def nothing_changes(store: Store) -> AsyncIterator[None]:
     """Whatever happens inside must leave no trace."""
     before = await visible_state(store)
     yield
-    assert await visible_state(store) == before
+    after = await visible_state(store)
+    changed = {
+        what: (before.get(what), after.get(what))
+        for what in before.keys() | after.keys()
+        if before.get(what) != after.get(what)
+    }
+    assert not changed, f"this changed (before, after): {changed}"

@@ -174,17 +174,17 @@ async def test_without_the_right_key_no_view_shows_a_payload_or_crashes(
     await ack(store, message, lease, DEAD)
     blind = await open_another(keys=keys)
     for call in (
-        blind.list_messages("q"),
-        blind.get_message(answer.partition_id, answer.transaction_id),
-        blind.export_read(answer.partition_id, 1, 1),
-        blind.list_items("w"),
-        blind.next_items("w"),
-        blind.get_item(item.message_id),
-        blind.find_item("w", item.transaction_id),
-        blind.list_dead_letters(EVERY_DEAD_LETTER),
+        lambda: blind.list_messages("q"),
+        lambda: blind.get_message(answer.partition_id, answer.transaction_id),
+        lambda: blind.export_read(answer.partition_id, 1, 1),
+        lambda: blind.list_items("w"),
+        lambda: blind.next_items("w"),
+        lambda: blind.get_item(item.message_id),
+        lambda: blind.find_item("w", item.transaction_id),
+        lambda: blind.list_dead_letters(EVERY_DEAD_LETTER),
     ):
         with pytest.raises(EncryptionKeyError):
-            await call
+            await call()
 
 
 async def test_a_bad_pop_of_one_queue_does_not_hurt_the_others_of_its_call(

@@ -447,7 +447,9 @@ async def test_an_idle_group_whose_messages_all_went_is_drained_and_gets_the_nex
 
 
 async def test_what_every_group_consumed_goes_earlier(store: Store, clock: ManualClock) -> None:
-    await store.configure("q", options={"retentionSeconds": 1000, "completedRetentionSeconds": 100})
+    await store.configure(
+        "q", options={"retentionSeconds": 100_000, "completedRetentionSeconds": 100}
+    )
     await push(store, "q", b"1")
     await push(store, "q", b"2")
     await drain(store, "q", group="g1")
@@ -460,6 +462,7 @@ async def test_what_every_group_consumed_goes_earlier(store: Store, clock: Manua
     await let_time_work(store)
     assert await stored_payloads(store, "q") == [b"2"]
     await drain(store, "q", group="g2")
+    clock.advance(600)
     await let_time_work(store)
     assert await stored_payloads(store, "q") == []
 

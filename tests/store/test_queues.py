@@ -229,18 +229,18 @@ async def test_a_queue_of_another_kind_is_a_conflict_and_the_same_kind_is_not(
 
 async def test_a_queue_that_does_not_exist_is_not_found(store: Store) -> None:
     for call in (
-        store.get_queue("missing"),
-        store.set_paused("missing", True),
-        store.clear_queue("missing"),
-        store.list_messages("missing"),
-        store.list_items("missing"),
-        store.next_items("missing"),
-        store.export_plan("missing"),
-        store.find_item("missing", "t"),
-        store.list_cursors("missing", "g"),
+        lambda: store.get_queue("missing"),
+        lambda: store.set_paused("missing", True),
+        lambda: store.clear_queue("missing"),
+        lambda: store.list_messages("missing"),
+        lambda: store.list_items("missing"),
+        lambda: store.next_items("missing"),
+        lambda: store.export_plan("missing"),
+        lambda: store.find_item("missing", "t"),
+        lambda: store.list_cursors("missing", "g"),
     ):
         with pytest.raises(NotFoundError):
-            await call
+            await call()
     assert await store.delete_queue("missing") is False
 
 

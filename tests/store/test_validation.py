@@ -282,21 +282,21 @@ async def test_a_limit_out_of_range_is_refused_by_every_paged_call(store: Store)
 
 async def check_limit_is_refused(store: Store, limit: Any) -> None:
     for call in (
-        store.list_queues(limit=limit),
-        store.queue_stats(limit=limit),
-        store.list_groups(limit=limit),
-        store.list_cursors("q", "g", limit=limit),
-        store.list_dead_letters(DeadLetterFilter(), limit=limit),
-        store.list_messages("q", limit=limit),
-        store.list_items("w", limit=limit),
-        store.next_items("w", limit=limit),
-        store.list_deliveries(limit=limit),
-        store.list_attempts(limit=limit),
-        store.list_traces(partition_id=1, transaction_id="t", limit=limit),
-        store.list_trace_names(limit=limit),
+        lambda: store.list_queues(limit=limit),
+        lambda: store.queue_stats(limit=limit),
+        lambda: store.list_groups(limit=limit),
+        lambda: store.list_cursors("q", "g", limit=limit),
+        lambda: store.list_dead_letters(DeadLetterFilter(), limit=limit),
+        lambda: store.list_messages("q", limit=limit),
+        lambda: store.list_items("w", limit=limit),
+        lambda: store.next_items("w", limit=limit),
+        lambda: store.list_deliveries(limit=limit),
+        lambda: store.list_attempts(limit=limit),
+        lambda: store.list_traces(partition_id=1, transaction_id="t", limit=limit),
+        lambda: store.list_trace_names(limit=limit),
     ):
         with pytest.raises(InvalidRequestError):
-            await call
+            await call()
 
 
 async def test_a_made_up_place_to_go_on_from_is_a_page_or_a_typed_error_and_no_crash(
@@ -312,20 +312,20 @@ async def test_a_made_up_place_to_go_on_from_is_a_page_or_a_typed_error_and_no_c
 
 async def check_after_is_harmless(store: Store, after: str) -> None:
     for call in (
-        store.list_queues(after=after),
-        store.queue_stats(after=after),
-        store.list_groups(after=after),
-        store.list_cursors("q", "g", after=after),
-        store.list_dead_letters(DeadLetterFilter(), after=after),
-        store.list_messages("q", after=after),
-        store.list_items("w", after=after),
-        store.list_deliveries(after=after),
-        store.list_attempts(after=after),
-        store.list_traces(partition_id=1, transaction_id="t", after=after),
-        store.list_trace_names(after=after),
-        store.metrics(after=after),
+        lambda: store.list_queues(after=after),
+        lambda: store.queue_stats(after=after),
+        lambda: store.list_groups(after=after),
+        lambda: store.list_cursors("q", "g", after=after),
+        lambda: store.list_dead_letters(DeadLetterFilter(), after=after),
+        lambda: store.list_messages("q", after=after),
+        lambda: store.list_items("w", after=after),
+        lambda: store.list_deliveries(after=after),
+        lambda: store.list_attempts(after=after),
+        lambda: store.list_traces(partition_id=1, transaction_id="t", after=after),
+        lambda: store.list_trace_names(after=after),
+        lambda: store.metrics(after=after),
     ):
         try:
-            await call
+            await call()
         except MonarqError as error:
             assert isinstance(error, InvalidRequestError)  # noqa: PT017
