@@ -181,6 +181,8 @@ class Cursor:
 
     def make_available(self, session: Session, since: int) -> None:
         self._touched = True
+        if self.has_unresolved:
+            self._advance(self.marks(session))
         if self.is_drained:
             self.available_at = None
             return
@@ -199,15 +201,27 @@ class Cursor:
         self._touched = True
         if seq == self.position + 1:
             self.position = seq
-            if self.has_unresolved:
-                self._advance(self.marks(session))
         elif seq > self.position:
             self.mark(session, seq).acked = True
+        if self.has_unresolved:
+            self._advance(self.marks(session))
 
     def resolve_up_to(self, seq: int) -> None:
         """A run of messages from the position on of which nothing is remembered."""
         self._touched = True
         self.position = seq
+
+    def withhold(self, session: Session, seq: int) -> None:
+        """A message is not, or no longer, for this group."""
+        if seq <= self.position:
+            return
+        if self.is_leased(session.now):
+            # The position moves with the lease's own answers.
+            self.mark(session, seq).acked = True
+            return
+        self.resolve(session, seq)
+        if self.is_drained:
+            self.put_off(None)
 
     def move_past(self, session: Session, seq: int) -> None:
         """Messages up to this one are gone; a lease on nothing but these ends."""

@@ -1,4 +1,7 @@
-"""Dead letters: listing, counting, redriving and purging them."""
+"""Dead letters: listing, counting, redriving and purging them.
+
+The dead letter of an item keeps the item's row, in state dead, and goes with it.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,16 @@ import msgspec
 from monarq.clock import micros
 from monarq.crypto import open_payload
 from monarq.errors import EncryptionKeyError
-from monarq.ids import parse_message_id
 from monarq.model import (
     DEFAULT_PARTITION,
     DeadLetter,
     DeadLetterFilter,
-    ItemState,
     Page,
     Queue,
     QueueKind,
 )
 from monarq.store.sqlite import items, paging
-from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
+from monarq.store.sqlite.appending import Appender, NewItem, NewMessage
 from monarq.store.sqlite.deaths import sealed_for, with_headers
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
@@ -123,9 +124,7 @@ def purge_dead_letters(session: Session, which: DeadLetterFilter) -> int:
         values,
     ).fetchall()
     for partition_id, seq in of_items:
-        item = items.find_item(session, partition_id, seq)
-        if item is not None and item.state == ItemState.DEAD:
-            items.remove(session, item, item.state)
+        _remove_item_of(session, partition_id, seq)
     by_queue = session.db.execute(
         f"select d.queue_id, count(*) from dead_letters d where {condition} group by d.queue_id",
         values,
@@ -134,6 +133,13 @@ def purge_dead_letters(session: Session, which: DeadLetterFilter) -> int:
     for queue_id, count in by_queue:
         session.counters.add(queue_id, dead_letters=-count)
     return sum(count for _, count in by_queue)
+
+
+def _remove_item_of(session: Session, partition_id: int, seq: int) -> None:
+    """An item stays as long as its dead letter, and no longer."""
+    item = items.find_item(session, partition_id, seq)
+    assert item is not None
+    items.remove(session, item, item.state)
 
 
 def forget_letter_of(session: Session, item: WorkItem) -> None:
@@ -175,6 +181,8 @@ class _Redriving:
         session.counters.add(own.id, dead_letters=-1)
         if target is not None and target.id != own.id:
             self._push(letter, target)
+            if own.kind is QueueKind.WORK:
+                _remove_item_of(session, letter.partition_id, letter.seq)
         elif own.kind is QueueKind.WORK:
             self._revive(letter, own)
         else:
@@ -191,10 +199,7 @@ class _Redriving:
                 "select id from groups where queue_id = ? and name <> ?", (queue_id, group)
             ).fetchall()
             for (group_id,) in others:
-                cursor = session.cursor(partition_id, group_id)
-                cursor.resolve(session, seq)
-                if cursor.is_drained:
-                    cursor.put_off(None)
+                session.cursor(partition_id, group_id).withhold(session, seq)
 
     def _push(self, letter: _Letter, target: Queue) -> None:
         if target.options.encryption_enabled and self._session.cipher is None:
@@ -217,24 +222,9 @@ class _Redriving:
         )
 
     def _revive(self, letter: _Letter, queue: Queue) -> None:
-        session = self._session
-        item = items.find_item(session, letter.partition_id, letter.seq)
-        if item is None or item.state != ItemState.DEAD:
-            self._push_again(letter, self._appender.lane(queue, DEFAULT_PARTITION))
-            return
-        start_over(session, queue, item)
-
-    def _push_again(self, letter: _Letter, lane: Lane) -> None:
-        """The queue was cleared since: only the dead letter is left of the item."""
-        given: str | None = letter.transaction_id
-        if parse_message_id(letter.transaction_id) == (letter.partition_id, letter.seq):
-            given = None
-        elif self._appender.seq_of(lane, letter.transaction_id) is not None:
-            return
-        message = NewMessage(
-            letter.payload, given, letter.trace_id, letter.producer, letter.headers
-        )
-        self._appender.append_item(lane, NewItem(message, letter.priority))
+        item = items.find_item(self._session, letter.partition_id, letter.seq)
+        assert item is not None
+        start_over(self._session, queue, item)
 
 
 def start_over(session: Session, queue: Queue, item: WorkItem) -> None:

@@ -20,6 +20,7 @@ _SUBSCRIBE = """
 insert into subscriptions (group_name, queue_name, namespace, task, start_at)
 values (?, ?, ?, ?, ?)
 """
+_NOTE_TOO = _SUBSCRIBE.replace("insert", "insert or ignore")
 _PLACE = """
 update cursors set position = :position, available_at = :available_at, has_unresolved = 0,
     ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
@@ -93,6 +94,7 @@ def join_new_queue(session: Session, queue: Queue) -> None:
     for group, start_at in rows:
         if find_group(session, queue.id, group) is None:
             _make_group(session, queue, group, start_at, at_end=False)
+            session.db.execute(_NOTE_TOO, (group, queue.name, "", "", start_at))
 
 
 def _labelled(

@@ -17,7 +17,7 @@ from monarq.model import (
     QueueKind,
 )
 from monarq.store import validation
-from monarq.store.sqlite import dead_letters, items, messages, paging
+from monarq.store.sqlite import dead_letters, items, paging
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
@@ -101,7 +101,7 @@ def find_item(session: Session, queue: str, transaction_id: str) -> Item:
     partition = items.work_partition(session, work_queue(session, queue))
     seq = item = None
     if partition is not None:
-        seq = messages.find_seq(session, partition[0], transaction_id)
+        seq = items.find_seq(session, partition[0], transaction_id)
     if partition is not None and seq is not None:
         item = items.find_item(session, partition[0], seq)
     if partition is None or item is None:
@@ -160,15 +160,8 @@ def _to_attempt(row: tuple[Any, ...]) -> Attempt:
 # --- changing ------------------------------------------------------------------------------
 
 
-def _settled(session: Session, item_id: str) -> WorkItem:
-    item = items.settled(session, _find(session, item_id))
-    if item is None:
-        raise NotFoundError(f"there is no item {item_id} any more")
-    return item
-
-
 def cancel_item(session: Session, item_id: str) -> Item:
-    item = _settled(session, item_id)
+    item = _find(session, item_id)
     was = item.state
     if was in (ItemState.DONE, ItemState.DEAD, ItemState.CANCELLED):
         raise ConflictError(f"item {item_id} is {was}: there is nothing to cancel")
@@ -183,10 +176,19 @@ def cancel_item(session: Session, item_id: str) -> Item:
 
 
 def retry_item(session: Session, item_id: str) -> Item:
-    item = _settled(session, item_id)
+    item = _find(session, item_id)
     if item.state == ItemState.LEASED:
         raise ConflictError(f"item {item_id} is leased: cancel it first, or wait")
     if item.state == ItemState.DEAD:
         dead_letters.forget_letter_of(session, item)
     dead_letters.start_over(session, session.queue_by_id(item.queue_id), item)
     return _to_item(session, item, items.last_seq(session, item.partition_id))
+
+
+def delete_item(session: Session, partition_id: int, seq: int) -> None:
+    item = _find(session, message_id(partition_id, seq))
+    if item.state == ItemState.LEASED:
+        raise ConflictError(f"item {message_id(partition_id, seq)} is leased: cancel it first")
+    if item.state == ItemState.DEAD:
+        dead_letters.forget_letter_of(session, item)
+    items.remove(session, item, item.state)

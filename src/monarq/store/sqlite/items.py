@@ -10,8 +10,7 @@ import random
 from typing import Any
 
 from monarq.clock import SECOND, micros
-from monarq.errors import ConflictError, NotFoundError
-from monarq.ids import lease_id, message_id
+from monarq.ids import lease_id, message_id, parse_message_id
 from monarq.model import DEFAULT_PARTITION, Ack, AckStatus, AttemptOutcome, ItemState, Queue
 from monarq.store.sqlite.cursors import ANSWERED, EXPIRED
 from monarq.store.sqlite.deaths import Remains, bury_item
@@ -115,6 +114,18 @@ def find_item(session: Session, partition_id: int, seq: int) -> WorkItem | None:
     return None if row is None else WorkItem(row)
 
 
+def find_seq(session: Session, partition_id: int, transaction_id: str) -> int | None:
+    """What an id or a transaction id names; it need not be kept."""
+    named = parse_message_id(transaction_id)
+    if named is not None and named[0] == partition_id:
+        return named[1]
+    row = session.db.execute(
+        "select seq from transaction_ids where partition_id = ? and transaction_id = ?",
+        (partition_id, transaction_id),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
 def work_partition(session: Session, queue: Queue) -> tuple[int, int] | None:
     """The id and last seq of a work queue's one partition; None before the first push."""
     row: tuple[int, int] | None = session.db.execute(
@@ -158,9 +169,12 @@ def make_ready(item: WorkItem, last: int) -> None:
     item.finished_at = None
 
 
-def schedule(item: WorkItem, at: int) -> None:
-    item.state = ItemState.SCHEDULED
-    item.due_at = at
+def schedule(session: Session, item: WorkItem, at: int) -> None:
+    if at > session.now:
+        item.state = ItemState.SCHEDULED
+        item.due_at = at
+    else:
+        make_ready(item, last_seq(session, item.partition_id))
 
 
 def go_to_tail(session: Session, item: WorkItem) -> None:
@@ -256,6 +270,7 @@ def answer(session: Session, queue: Queue, item: WorkItem, request: Ack) -> bool
     if status is AckStatus.COMPLETED:
         session.counters.add(queue.id, completed=1)
         finish(item, ItemState.DONE, now)
+        item.error = None
         save(session, item, was)
         return False
     if status is not AckStatus.DEAD:
@@ -265,12 +280,10 @@ def answer(session: Session, queue: Queue, item: WorkItem, request: Ack) -> bool
         return True
     if status is AckStatus.RETRY:
         go_to_tail(session, item)
-    if request.retry_at is not None:
-        schedule(item, request.retry_at)
-    elif status is AckStatus.FAILED:
-        schedule(item, now + backoff(item))
-    else:
-        make_ready(item, last_seq(session, item.partition_id))
+    run_at = request.retry_at
+    if run_at is None:
+        run_at = now + backoff(item) if status is AckStatus.FAILED else now
+    schedule(session, item, run_at)
     save(session, item, was)
     return False
 
@@ -304,16 +317,19 @@ def settle_items(
     lapsed = session.db.execute(
         f"{SELECT} where {_DUE} and state = 'leased' order by due_at, seq limit :most", values
     ).fetchall()
-    for row in lapsed:
-        _expire_lease(session, queue, WorkItem(row), last)
+    for item in _in_push_order(lapsed):
+        _expire_lease(session, queue, item, last)
     expired = session.db.execute(
         f"{SELECT} where {_EXPIRED} order by expires_at, seq limit :most", values
     ).fetchall()
-    for row in expired:
-        item = WorkItem(row)
+    for item in _in_push_order(expired):
         leave_ready(item, last)
         kill(session, queue, item, item.state, TOO_OLD)
     return len(lapsed), promoted
+
+
+def _in_push_order(rows: list[tuple[Any, ...]]) -> list[WorkItem]:
+    return sorted(map(WorkItem, rows), key=lambda item: item.seq)
 
 
 def _expire_lease(session: Session, queue: Queue, item: WorkItem, last: int) -> None:
@@ -328,24 +344,3 @@ def _expire_lease(session: Session, queue: Queue, item: WorkItem, last: int) -> 
     else:
         make_ready(item, last)
         save(session, item, was)
-
-
-def settled(session: Session, item: WorkItem) -> WorkItem | None:
-    """The item as it is after a lease that ran out has had its effect; None: it is gone."""
-    if item.state != ItemState.LEASED or item.due_at is None or item.due_at > session.now:
-        return item
-    queue = session.queue_by_id(item.queue_id)
-    _expire_lease(session, queue, item, last_seq(session, item.partition_id))
-    return find_item(session, item.partition_id, item.seq)
-
-
-def delete_item(session: Session, partition_id: int, seq: int) -> None:
-    found = find_item(session, partition_id, seq)
-    if found is None:
-        raise NotFoundError(f"there is no item {message_id(partition_id, seq)}")
-    item = settled(session, found)
-    if item is None:
-        return
-    if item.state == ItemState.LEASED:
-        raise ConflictError(f"item {message_id(partition_id, seq)} is leased: cancel it first")
-    remove(session, item, item.state)

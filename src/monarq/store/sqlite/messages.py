@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from monarq.errors import ConflictError, NotFoundError
-from monarq.ids import message_id, parse_message_id
+from monarq.ids import message_id
 from monarq.model import Page, PartitionRange, Queue, QueueKind, Segment, StoredMessage
 from monarq.store import segments
-from monarq.store.sqlite import items, paging, segment_log
+from monarq.store.sqlite import item_calls, items, paging, segment_log
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session
@@ -154,22 +154,10 @@ def _find(session: Session, partition_id: int, transaction_id: str) -> tuple[_Pl
     if row is None:
         raise NotFoundError(f"there is no partition {partition_id}")
     place = _Place(session.queue_by_id(row[0]), row[1], partition_id)
-    seq = find_seq(session, partition_id, transaction_id)
+    seq = items.find_seq(session, partition_id, transaction_id)
     if seq is None:
         raise _missing(partition_id, transaction_id)
     return place, seq
-
-
-def find_seq(session: Session, partition_id: int, transaction_id: str) -> int | None:
-    """What an id or a transaction id names; it need not be kept."""
-    named = parse_message_id(transaction_id)
-    if named is not None and named[0] == partition_id:
-        return named[1]
-    row = session.db.execute(
-        "select seq from transaction_ids where partition_id = ? and transaction_id = ?",
-        (partition_id, transaction_id),
-    ).fetchone()
-    return None if row is None else int(row[0])
 
 
 def _missing(partition_id: int, transaction_id: str) -> NotFoundError:
@@ -182,7 +170,7 @@ def _missing(partition_id: int, transaction_id: str) -> NotFoundError:
 def delete_message(session: Session, partition_id: int, transaction_id: str) -> None:
     place, seq = _find(session, partition_id, transaction_id)
     if place.queue.kind is QueueKind.WORK:
-        items.delete_item(session, partition_id, seq)
+        item_calls.delete_item(session, partition_id, seq)
         return
     head = segment_log.head_at(session.db, partition_id, seq)
     if head is None:
@@ -195,12 +183,8 @@ def delete_message(session: Session, partition_id: int, transaction_id: str) -> 
     if any(_state(session, cursor, seq) == "leased" for cursor in cursors):
         raise ConflictError(f"message {transaction_id!r} is leased: ack it, or wait")
     segment_log.erase(session.db, head, body, at)
-    session.counters.add(place.queue.id, removed=1)
     for cursor in cursors:
-        if seq > cursor.position:
-            cursor.resolve(session, seq)
-            if cursor.is_drained and cursor.lease_until is None:
-                cursor.put_off(None)
+        cursor.withhold(session, seq)
 
 
 # --- exporting -----------------------------------------------------------------------------

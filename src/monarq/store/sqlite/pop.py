@@ -209,11 +209,12 @@ def deliverable(session: Session, cursor: Cursor, wanted: int) -> list[Message]:
         if not messages:
             # The first one here is the first unresolved, as the position is behind it.
             mark = marks.get(start)
-            ripe_at = max(put_off, head.created_at + delay, (mark and mark.retry_at) or 0)
+            grown_at = head.created_at + delay if delay else 0
+            ripe_at = max(put_off, grown_at, (mark and mark.retry_at) or 0)
             if start == cursor.position + 1 and ripe_at > session.now:
                 cursor.put_off(ripe_at)
                 return []
-        if head.created_at + delay > session.now:
+        if delay and head.created_at + delay > session.now:
             break
         body = session.caches.segments.body(session.db, head)
         if not marks:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError
-from monarq.model import Page, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.model import ItemState, Page, Queue, QueueKind, QueueOptions, QueueStats
 from monarq.store.sqlite import groups, paging
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.queue_rows import (
@@ -26,8 +26,10 @@ update queues set namespace = ?, task = ?, version = version + 1,
 where id = ?
 """
 # Everything that belongs to a queue or to its partitions.
-_OF_QUEUE = ("dead_letters", "deliveries", "attempts", "metrics", "items", "groups")
-_OF_PARTITION = ("cursors", "ended_leases", "unresolved", "segments", "transaction_ids")
+_OF_QUEUE = ("dead_letters", "deliveries", "attempts", "metrics", "groups")
+_OF_PARTITION = (
+    "cursors", "ended_leases", "unresolved", "segments", "transaction_ids", "items",
+)  # fmt: skip
 
 
 def make_queue(
@@ -168,14 +170,16 @@ def delete_queue(session: Session, name: str) -> bool:
 def clear_queue(session: Session, name: str) -> int:
     queue = session.queue(name)
     own = session.counters.read(queue.id)
-    stored = own["pushed"] - own["removed"]
+    # Dead items are dead letters too, and stay with those.
+    stored = own["pushed"] - own["removed"] - own["dead_items"]
     arguments = {"queue": queue.id, "now": session.now, "moved": MOVED}
     for statement in _CLEAR:
         session.db.execute(statement, arguments)
     session.counters.add(queue.id, removed=stored)
     if queue.kind is QueueKind.WORK:
         for state, count in session.counters.stats(queue).states.items():
-            session.counters.move(queue.id, state, None, count)
+            if state != ItemState.DEAD:
+                session.counters.move(queue.id, state, None, count)
     else:
         groups.count_positions(session, queue)
     return stored
@@ -185,11 +189,17 @@ _CLEAR = (
     """delete from segments
     where partition_id in (select id from partitions where queue_id = :queue)""",
     """delete from transaction_ids
-    where partition_id in (select id from partitions where queue_id = :queue)""",
+    where partition_id in (select id from partitions where queue_id = :queue)
+        and not exists (select 1 from items i where i.partition_id = transaction_ids.partition_id
+            and i.seq = transaction_ids.seq and i.state = 'dead')""",
     """delete from unresolved
     where partition_id in (select id from partitions where queue_id = :queue)""",
-    "delete from items where queue_id = :queue",
-    "update attempts set orphaned = 1 where queue_id = :queue",
+    """delete from items
+    where partition_id in (select id from partitions where queue_id = :queue)
+        and state <> 'dead'""",
+    """update attempts set orphaned = 1 where queue_id = :queue and not exists (
+        select 1 from items i where i.partition_id = attempts.partition_id
+            and i.seq = attempts.seq)""",
     """update partitions set first_seq = last_seq + 1, held = 0,
         emptied_at = coalesce(emptied_at, :now), check_at = coalesce(emptied_at, :now)
     where queue_id = :queue""",

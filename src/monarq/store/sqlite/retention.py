@@ -120,14 +120,12 @@ def _consumed(session: Session, partition_id: int) -> int | None:
 def _remove(session: Session, partition: _Partition, gone: list[Head]) -> None:
     db = session.db
     last = gone[-1].last_seq
-    kept = 0
     for head in gone:
         ids = session.caches.segments.body(db, head).transaction_ids or ()
         db.executemany(
             "delete from transaction_ids where partition_id = ? and transaction_id = ?",
             [(partition.id, one) for one in ids if one is not None],
         )
-        kept += head.last_seq - head.first_seq + 1 - head.deleted
     db.execute(
         "delete from segments where partition_id = ? and last_seq <= ?", (partition.id, last)
     )
@@ -137,7 +135,7 @@ def _remove(session: Session, partition: _Partition, gone: list[Head]) -> None:
         where id = :id""",
         {"next": last + 1, "now": session.now, "id": partition.id},
     )
-    session.counters.add(partition.queue.id, removed=kept)
+    session.counters.add(partition.queue.id, removed=last - partition.first_seq + 1)
     for cursor in _cursors(session, partition.id):
         cursor.move_past(session, last)
     session.flush()
