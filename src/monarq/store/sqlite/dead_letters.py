@@ -20,8 +20,8 @@ from monarq.model import (
     Queue,
     QueueKind,
 )
-from monarq.store.sqlite import items, paging
-from monarq.store.sqlite.appending import Appender, NewItem, NewMessage
+from monarq.store.sqlite import items, paging, segment_log
+from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
 from monarq.store.sqlite.deaths import sealed_for, with_headers
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
@@ -171,8 +171,8 @@ class _Redriving:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._appender = Appender(session)
-        self._only_for: list[tuple[int, int, int, str]] = []
-        """Queue, partition and seq of messages for one group alone, and that group."""
+        self._run: tuple[Lane, str] | None = None
+        """The partition, and the group for which alone the messages at hand are."""
 
     def carry_out(self, letter: _Letter, target: Queue | None) -> None:
         session = self._session
@@ -186,26 +186,43 @@ class _Redriving:
         elif own.kind is QueueKind.WORK:
             self._revive(letter, own)
         else:
-            lane = self._appender.lane(own, letter.partition)
-            seq = self._appender.append(lane, self._message(letter, own))
-            self._only_for.append((own.id, lane.id, seq, letter.group))
+            self._put_back(letter, own)
 
     def finish(self) -> None:
-        """Write the messages, and resolve them for the groups that they are not for."""
+        """Write what is at hand, and keep it from the groups that it is not for."""
         self._appender.flush()
+        if self._run is None:
+            return
         session = self._session
-        for queue_id, partition_id, seq, group in self._only_for:
-            others = session.db.execute(
-                "select id from groups where queue_id = ? and name <> ?", (queue_id, group)
-            ).fetchall()
-            for (group_id,) in others:
-                session.cursor(partition_id, group_id).withhold(session, seq)
+        lane, group = self._run
+        self._run = None
+        segment_log.reserve(session.db, lane.id, lane.base + 1, lane.last_seq, group)
+        others = session.db.execute(
+            "select id from groups where queue_id = ? and name <> ?", (lane.queue.id, group)
+        ).fetchall()
+        for (group_id,) in others:
+            cursor = session.cursor(lane.id, group_id)
+            for seq in range(lane.base + 1, lane.last_seq + 1):
+                cursor.withhold(session, seq)
+
+    def _put_back(self, letter: _Letter, queue: Queue) -> None:
+        """To the end of its partition, in segments of its group's own."""
+        if self._run is not None:
+            lane, group = self._run
+            if (lane.queue.id, lane.name, group) != (queue.id, letter.partition, letter.group):
+                self.finish()
+        if self._run is None:
+            self._appender.flush()
+            self._run = (self._appender.lane(queue, letter.partition), letter.group)
+        self._appender.append(self._run[0], self._message(letter, queue))
 
     def _push(self, letter: _Letter, target: Queue) -> None:
         if target.options.encryption_enabled and self._session.cipher is None:
             raise EncryptionKeyError(
                 f"queue {target.name!r} is encrypted, and this store was given no key"
             )
+        if self._run is not None:
+            self.finish()
         message = self._message(letter, target)
         if target.kind is QueueKind.ORDERED:
             self._appender.append(self._appender.lane(target, letter.partition), message)

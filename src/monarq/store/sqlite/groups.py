@@ -26,9 +26,6 @@ update cursors set position = :position, available_at = :available_at, has_unres
     ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
 where partition_id = :partition and group_id = :group
 """
-_MARK_DELETED = """
-insert into unresolved (partition_id, group_id, seq, attempts, acked) values (?, ?, ?, 0, 1)
-"""
 _LABELLED = """
 select q.id, g.id from queues q left join groups g on g.queue_id = q.id and g.name = ?
 where q.kind = 'ordered' and {labels} order by q.priority desc, q.id
@@ -151,7 +148,7 @@ def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_
             position = segment_log.position_before(db, partition_id, start_at, first, last)
             _place(session, partition_id, group_id, position, last)
     elif not at_end:
-        _mark_deleted(session, queue.id, group_id)
+        _withhold_all(session, queue.id, group_id)
     session.counters.begin(queue.id, group_id)
     _count_position(session, queue.id, group_id)
     _let_retention_look(session, queue)
@@ -171,7 +168,7 @@ def _partitions(session: Session, queue_id: int) -> list[tuple[int, int, int]]:
 def _place(
     session: Session, partition_id: int, group_id: int, position: int, last_seq: int
 ) -> None:
-    """Put a cursor somewhere, with nothing leased or remembered but deleted messages."""
+    """Put a cursor somewhere, with nothing leased and nothing remembered but what is not for it."""
     session.db.execute(
         "delete from unresolved where partition_id = ? and group_id = ?", (partition_id, group_id)
     )
@@ -183,38 +180,38 @@ def _place(
         "group": group_id,
     }
     session.db.execute(_PLACE, values)
-    _mark_deleted_in(session, partition_id, group_id)
+    _withhold(session, partition_id, group_id)
 
 
-def _mark_deleted(session: Session, queue_id: int, group_id: int) -> None:
+def _withhold_all(session: Session, queue_id: int, group_id: int) -> None:
     rows = session.db.execute(
-        """select distinct s.partition_id from partitions p
-        join segments s on s.partition_id = p.id and s.deleted > 0 where p.queue_id = ?""",
+        """select distinct s.partition_id from partitions p cross join segments s
+            on s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null)
+        where p.queue_id = ?""",
         (queue_id,),
     ).fetchall()
     for (partition_id,) in rows:
-        _mark_deleted_in(session, partition_id, group_id)
+        _withhold(session, partition_id, group_id)
 
 
-def _mark_deleted_in(session: Session, partition_id: int, group_id: int) -> None:
-    """Deleted messages are resolved for whoever comes to them."""
+def _withhold(session: Session, partition_id: int, group_id: int) -> None:
+    """Messages that were deleted, or are for another group, are resolved for this one."""
     rows = session.db.execute(
-        """select s.first_seq, s.offsets, c.position from cursors c
-        join segments s on s.partition_id = c.partition_id and s.last_seq > c.position
-        where c.partition_id = ? and c.group_id = ? and s.deleted > 0 order by s.last_seq""",
+        """select s.first_seq, s.last_seq, s.offsets, s.for_group from cursors c
+        cross join segments s on s.partition_id = c.partition_id and s.last_seq > c.position
+            and (s.deleted > 0 or s.for_group is not null)
+        where c.partition_id = ? and c.group_id = ? order by s.last_seq""",
         (partition_id, group_id),
     ).fetchall()
     if not rows:
         return
     cursor = session.cursor(partition_id, group_id)
-    for first_seq, stored, position in rows:
+    for first_seq, last_seq, stored, for_group in rows:
         offsets = segment_log.decode_offsets(stored)
-        for index in range(len(offsets) - 1):
-            seq = first_seq + index
-            if seq > position and offsets[index] == offsets[index + 1]:
-                cursor.resolve(session, seq)
-    if cursor.is_drained:
-        cursor.put_off(None)
+        is_foreign = for_group not in (None, cursor.group)
+        for at, seq in enumerate(range(first_seq, last_seq + 1)):
+            if is_foreign or offsets[at] == offsets[at + 1]:
+                cursor.withhold(session, seq)
     session.flush()
 
 

@@ -210,6 +210,8 @@ def export_read(
         raise NotFoundError(f"there is no partition {partition_id}")
     read: list[Segment] = []
     total = 0
+    if first_seq > last_seq:
+        return read
     for head in segment_log.heads(session.db, partition_id, first_seq):
         if head.first_seq > last_seq:
             break

@@ -195,6 +195,17 @@ def decode_offsets(stored: bytes) -> array[int]:
     return offsets
 
 
+def reserve(
+    db: sqlite3.Connection, partition_id: int, first_seq: int, last_seq: int, group: str
+) -> None:
+    """Segments with these seqs, and no others, are for one group alone."""
+    db.execute(
+        """update segments set for_group = ?
+        where partition_id = ? and last_seq between ? and ?""",
+        (group, partition_id, first_seq, last_seq),
+    )
+
+
 def erase(db: sqlite3.Connection, head: Head, body: Body, at: int) -> None:
     """Delete one message's payload and headers: the only time that a segment is rewritten."""
     payloads = body.stored_payloads(0, len(body.offsets) - 1)

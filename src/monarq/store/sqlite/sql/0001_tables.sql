@@ -67,7 +67,10 @@ create table segments (
     first_seq integer not null,
     last_seq integer not null,
     created_at integer not null,
+    -- How many payloads were emptied.
     deleted integer not null default 0,
+    -- For whom alone it is, if not for every group.
+    for_group text,
     transaction_ids blob,
     trace_ids blob,
     producers blob,
@@ -76,7 +79,8 @@ create table segments (
     data blob not null
 ) strict;
 create unique index segments_by_seq on segments (partition_id, last_seq);
-create index segments_with_deleted on segments (partition_id, last_seq) where deleted > 0;
+create index segments_withheld on segments (partition_id, last_seq)
+    where deleted > 0 or for_group is not null;
 
 -- Only ids that callers gave; the others follow from partition and seq.
 create table transaction_ids (
