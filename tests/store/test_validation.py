@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from monarq.errors import InvalidRequestError, LeaseUnknownError, MonarqError
+from monarq.errors import (
+    InvalidRequestError,
+    LeaseUnknownError,
+    MonarqError,
+    TransactionFailedError,
+)
 from monarq.model import (
     MAX_BATCH,
     MAX_PAYLOAD_BYTES,
@@ -155,7 +160,8 @@ async def test_every_malformed_ack_is_refused_and_hurts_no_other(store: Store) -
             [outcome] = await store.ack([request])
             assert isinstance(outcome, InvalidRequestError), (number, outcome)
             [answer] = await store.transaction([Transaction([Push([item()]), request])])
-            assert code_of(answer) in ("invalid_request", "transaction_failed")
+            assert isinstance(answer, TransactionFailedError)
+            assert (answer.operation, answer.cause.code) == (1, "invalid_request")
     *bad, good = await store.ack([*requests, Ack(lease_id=popped.lease_id)])
     assert {code_of(outcome) for outcome in bad} == {"invalid_request"}
     assert code_of(good) is None
@@ -179,27 +185,59 @@ async def test_a_lease_id_that_is_none_is_an_unknown_lease(store: Store) -> None
     assert isinstance(outcome, LeaseUnknownError)
 
 
-BAD_TRANSACTIONS: list[Transaction] = [
-    Transaction([]),
-    Transaction([Push([])]),
-    Transaction([Push([item()]), Push([item(payload=b"")])]),
-    Transaction([Push([item()]), Ack()]),
-    *(Transaction([Push([item()])], [name]) for name in ("", "a\x00b", 5)),  # type: ignore[list-item]
+#: Each with the operation that is at fault; None for a required lease.
+BAD_TRANSACTIONS: list[tuple[Transaction, int | None]] = [
+    (Transaction([Push([])]), 0),
+    (Transaction([Push([item()]), Push([item(payload=b"")])]), 1),
+    (Transaction([Push([item()]), Ack()]), 1),
+    (Transaction([Ack(lease_id=""), Push([item()])]), 0),
+    *((Transaction([Push([item()])], [name]), None) for name in ("", "a\x00b", 5)),  # type: ignore[list-item]
 ]
 
 
-async def test_every_malformed_transaction_is_refused_whole_and_hurts_no_other(
+async def test_every_malformed_transaction_is_refused_whole_and_says_what_is_at_fault(
     store: Store,
 ) -> None:
     await push(store, "q")
     async with nothing_changes(store):
-        for number, request in enumerate(BAD_TRANSACTIONS):
+        for request, at_fault in BAD_TRANSACTIONS:
             [outcome] = await store.transaction([request])
-            assert code_of(outcome) in ("invalid_request", "transaction_failed"), number
+            assert isinstance(outcome, TransactionFailedError)
+            assert outcome.operation == at_fault
+            assert isinstance(outcome.cause, InvalidRequestError)
+        [outcome] = await store.transaction([Transaction([])])
+        assert isinstance(outcome, InvalidRequestError)
     good = Transaction([Push([item()])])
-    for request in BAD_TRANSACTIONS:
+    for request, _ in BAD_TRANSACTIONS:
         outcomes = await store.transaction([good, request, good])
         assert [isinstance(outcome, MonarqError) for outcome in outcomes] == [False, True, False]
+
+
+BAD_FILTERS: list[DeadLetterFilter] = [
+    *(DeadLetterFilter(queue=name) for name in BAD_NAMES[1:]),
+    *(DeadLetterFilter(group=name) for name in BAD_NAMES[1:]),
+    *(DeadLetterFilter(partition=name) for name in BAD_NAMES[1:]),
+    *(DeadLetterFilter(failed_from=time) for time in (-1, 1.5, "now")),  # type: ignore[arg-type]
+    *(DeadLetterFilter(failed_to=time) for time in (-1, 1.5, "now")),  # type: ignore[arg-type]
+    *(DeadLetterFilter(ids=[number]) for number in (0, -1, 1.5, "1", 2**63)),  # type: ignore[list-item]
+]
+
+
+async def test_a_malformed_filter_purges_redrives_and_shows_nothing(store: Store) -> None:
+    """Were it taken for an empty one, it would match everything."""
+    await push_many(store, "q", 2)
+    popped = await pop(store, "q", 2)
+    await store.ack([Ack(status=AckStatus.DEAD, lease_id=popped.lease_id)])
+    async with nothing_changes(store):
+        for which in BAD_FILTERS:
+            for call in (
+                store.list_dead_letters,
+                store.count_dead_letters,
+                store.redrive,
+                store.purge_dead_letters,
+            ):
+                with pytest.raises(InvalidRequestError):
+                    await call(which)
 
 
 BAD_SEEKS: list[Seek] = [
