@@ -10,15 +10,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from monarq.errors import MonarqError
 from monarq.model import (
     DEFAULT_PARTITION,
     Ack,
     Acked,
-    DeadLetter,
+    Attempt,
     DeadLetterFilter,
-    Page,
+    ItemState,
     Pop,
     Popped,
     Push,
@@ -31,9 +32,38 @@ from monarq.model import (
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.reference import Reference
+from tests.store.reference_core import LifecyclePace
+from tests.store.reference_state import CursorState, Partition, WorkItem
+from tests.store.sight import Sight, look
 from tests.store.translation import Ids, ignore_own_words, plain, short, to_store
 
 T = TypeVar("T")
+
+
+class Pace(LifecyclePace):
+    """How far the store's lifecycle has come, as can be seen."""
+
+    def __init__(self, sight: Sight, ids: Ids) -> None:
+        plans = [row for rows in sight.plans.values() for row in rows]
+        cursors = [row for rows in sight.cursors.values() for row in rows]
+        items = [item for rows in sight.items.values() for item in rows]
+        self._first = {ids.model_partition(row.partition_id): row.first_seq for row in plans}
+        self._positions = {
+            (ids.model_partition(row.partition_id), row.group): row.position for row in cursors
+        }
+        self._states = {(ids.model_partition(i.partition_id), i.seq): i.state for i in items}
+
+    def has_evicted(self, partition: Partition, cursor: CursorState) -> bool:
+        return self._positions[partition.id, cursor.group] > cursor.position
+
+    def has_removed(self, partition: Partition, seq: int) -> bool:
+        return seq < self._first[partition.id]
+
+    def has_buried(self, partition: Partition, item: WorkItem) -> bool:
+        return self._states.get((partition.id, item.seq)) in (None, ItemState.DEAD)
+
+    def has_removed_item(self, partition: Partition, item: WorkItem) -> bool:
+        return (partition.id, item.seq) not in self._states
 
 
 class SideBySide:
@@ -149,44 +179,43 @@ class SideBySide:
 
     def lifecycle(self) -> None:
         self.note("lifecycle")
-        self.model.lifecycle()
         self._run(self.store.lifecycle(limit=100_000))
+        sight = self._run(look(self.store))
+        self._learn_partitions(sight)
+        self.model.lifecycle(Pace(sight, self.ids))
 
     # --- all that can be seen --------------------------------------------------------------------
 
     def compare_everything(self) -> None:
-        self._learn_partitions()
-        for what, got, expected in (
-            ("queues", self._pages(self.store.list_queues), self.model.list_queues()),
-            ("stats", self._pages(self.store.queue_stats), self.model.queue_stats()),
-            ("groups", self._pages(self.store.list_groups), self.model.list_groups()),
-            ("dead letters", self._dead_letters(), self._expected_dead_letters()),
-        ):
-            self._same(what, got, expected)
-        for queue in self.model.world.queues.values():
-            if queue.is_work:
-                self._compare_items(queue.name)
-            else:
-                self._compare_partitions(queue.name, list(queue.groups))
+        sight: Sight = self._run(look(self.store))
+        model = self.model
+        self._same("queues", sight.queues, model.list_queues())
+        self._learn_partitions(sight)
+        self._same("stats", sight.stats, model.queue_stats())
+        self._same("groups", sight.groups, model.list_groups())
+        letters = model.list_dead_letters(DeadLetterFilter())
+        self._same("dead letters", sight.dead_letters, letters)
+        for name, messages in sight.messages.items():
+            self._same(f"messages of {name}", messages, model.list_messages(name), "groups")
+        for (name, group), cursors in sight.cursors.items():
+            expected = model.list_cursors(name, group)
+            self._same(f"cursors of {group} in {name}", cursors, expected)
+        for name, items in sight.items.items():
+            self._same(f"items of {name}", items, model.list_items(name))
+            self._same(f"next of {name}", sight.next_items[name], model.next_items(name))
+            self._same_attempts(name, sight.attempts[name])
 
-    def _compare_partitions(self, queue: str, groups: list[str]) -> None:
-        messages = self._pages(self.store.list_messages, queue)
-        self._same(f"messages of {queue}", messages, self.model.list_messages(queue), "groups")
-        for group in groups:
-            cursors = self._pages(self.store.list_cursors, queue, group)
-            expected = self.model.list_cursors(queue, group)
-            expected.sort(key=lambda row: self.ids.store_partition(row.partition_id))
-            self._same(f"cursors of {group} in {queue}", cursors, expected)
+    def _same_attempts(self, queue: str, attempts: list[Attempt]) -> None:
+        """In whatever order those ended that time has ended together."""
 
-    def _compare_items(self, queue: str) -> None:
-        items = self._pages(self.store.list_items, queue)
-        expected = self.model.list_items(queue)
-        self._same(f"items of {queue}", items, expected)
-        in_order = self._run(self.store.next_items(queue, limit=1000))
-        self._same(f"next items of {queue}", in_order, self.model.next_items(queue))
-        for theirs, ours in zip(items, expected, strict=True):
-            attempts = self._run(self.store.item_attempts(theirs.id))
-            self._same(f"attempts of {ours.id}", attempts, self.model.item_attempts(ours.id))
+        def order(attempt: Attempt) -> tuple[str, int, int]:
+            return attempt.item_id, attempt.started_at, attempt.attempt
+
+        ids = self.ids
+        named = [replace(a, item_id=ids.model_transaction_id(a.item_id)) for a in attempts]
+        expected = sorted(self.model.list_attempts(queue), key=order)
+        ours, theirs = plain(expected, None), plain(sorted(named, key=order), None)
+        self._same_data(f"attempts of {queue}", theirs, ours)
 
     def compare_group_states(self) -> None:
         """What each message is to each group, one message at a time."""
@@ -200,38 +229,25 @@ class SideBySide:
                 )
                 self._same(f"message {ours.id}", [theirs], [ours])
 
-    def _dead_letters(self) -> list[DeadLetter]:
-        return self._pages(self.store.list_dead_letters, DeadLetterFilter())
-
-    def _expected_dead_letters(self) -> list[DeadLetter]:
-        return self.model.list_dead_letters(DeadLetterFilter())
-
-    def _pages(self, call: Callable[..., Coroutine[Any, Any, Page[T]]], *args: Any) -> list[T]:
-        rows: list[T] = []
-        after = None
-        while True:
-            page = self._run(call(*args, limit=100, after=after))
-            rows += page.rows
-            after = page.next
-            if after is None:
-                return rows
-
     def _learn_pushed(self, got: list[Pushed], expected: list[Pushed]) -> None:
         for theirs, ours in zip(got, expected, strict=True):
-            self.ids.learn_partition(ours.partition_id, theirs.partition_id)
+            self._learn_partition(ours.partition_id, theirs.partition_id)
 
-    def _learn_partitions(self) -> None:
+    def _learn_partition(self, ours: int, theirs: int) -> None:
+        self.ids.learn_partition(ours, theirs)
+        self.model.partition_by_id(ours)[1].number = theirs
+
+    def _learn_partitions(self, sight: Sight) -> None:
         """Also of those that no push has named: of dead queues."""
-        for queue in self.model.world.queues.values():
-            if queue.is_work:
-                items = self._pages(self.store.list_items, queue.name)
-                theirs = {DEFAULT_PARTITION: items[0].partition_id} if items else {}
-            else:
-                plan = self._run(self.store.export_plan(queue.name))
-                theirs = {row.partition: row.partition_id for row in plan}
-            for partition in queue.partitions.values():
-                if partition.name in theirs:
-                    self.ids.learn_partition(partition.id, theirs[partition.name])
+        found = {
+            (q, row.partition): row.partition_id for q, rows in sight.plans.items() for row in rows
+        }
+        found |= {
+            (q, DEFAULT_PARTITION): rows[0].partition_id for q, rows in sight.items.items() if rows
+        }
+        for queue, partition in self.model.all_partitions():
+            if (queue.name, partition.name) in found:
+                self._learn_partition(partition.id, found[queue.name, partition.name])
 
     # --- comparison ------------------------------------------------------------------------------
 
@@ -248,11 +264,14 @@ class SideBySide:
     def _same(
         self, what: str, got: Sequence[Any], expected: Sequence[Any], without: str = ""
     ) -> None:
-        ours = plain(list(expected), None)
-        theirs = ignore_own_words(plain(list(got), self.ids), ours)
+        ours, theirs = plain(list(expected), None), plain(list(got), self.ids)
         for row in [*theirs, *ours]:
             if without:
                 row.pop(without)
+        self._same_data(what, theirs, ours)
+
+    def _same_data(self, what: str, theirs: list[Any], ours: list[Any]) -> None:
+        theirs = ignore_own_words(theirs, ours)
         if ours != theirs:
             raise AssertionError(f"{what}\n{_difference(theirs, ours)}\n{self._told()}")
 

@@ -19,6 +19,7 @@ from monarq.clock import SystemClock
 from monarq.errors import LeaseError, MonarqError
 from monarq.ids import parse_lease_id
 from monarq.model import (
+    DEFAULT_GROUP,
     Ack,
     AckStatus,
     Message,
@@ -46,7 +47,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """A file: once it is there, consumers end."""
     seed: int
     queue: str
-    group: str = "g"
+    group: str = DEFAULT_GROUP
     partitions: list[str] = []
     count: int = 0
     lease_seconds: float = 0.6
@@ -85,7 +86,7 @@ class Process:
                 self.part.queue,
                 b"%d" % number,
                 partition=partitions[number % len(partitions)],
-                transaction_id=f"{self.part.group}-{number}",
+                transaction_id=f"number-{number}",
             )
             for number in numbers
         ]

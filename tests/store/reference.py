@@ -18,6 +18,7 @@ import msgspec
 from monarq.clock import micros
 from monarq.errors import (
     ConflictError,
+    InvalidRequestError,
     LeaseExpiredError,
     LeaseUnknownError,
     MonarqError,
@@ -26,6 +27,8 @@ from monarq.errors import (
     TransactionFailedError,
 )
 from monarq.model import (
+    DEFAULT_GROUP,
+    DEFAULT_PARTITION,
     Ack,
     Acked,
     DeadLetter,
@@ -46,9 +49,9 @@ from monarq.model import (
 )
 from monarq.store import validation
 from monarq.store.contract import Outcome
-from tests.store.reference_core import with_headers
+from tests.store.reference_core import AT_ONCE, LifecyclePace, with_headers
 from tests.store.reference_inspection import Inspection
-from tests.store.reference_state import Partition, QueueState, Scope
+from tests.store.reference_state import KeptMessage, Partition, QueueState, Scope
 from tests.store.reference_work import work_partition
 
 
@@ -86,8 +89,11 @@ class Reference(Inspection):
                 [answers[index]] = self.each([request], self.pop_one)
                 continue
             same = [i for i, r in enumerate(requests) if r.queue == queue.name]
-            dealt = self.pop_work(queue, [requests[i] for i in same])
-            answers.update(zip(same, dealt, strict=True))
+            refused = {i: refused_by_work_queue(requests[i]) for i in same}
+            answers.update({i: error for i, error in refused.items() if error})
+            served = [i for i in same if refused[i] is None]
+            dealt = self.pop_work(queue, [requests[i] for i in served])
+            answers.update(zip(served, dealt, strict=True))
         return [answers[index] for index in range(len(requests))]
 
     def pop_one(self, request: Pop) -> Popped:
@@ -355,51 +361,72 @@ class Reference(Inspection):
 
     # --- lifecycle -----------------------------------------------------------------------------
 
-    def lifecycle(self) -> None:
-        """Everything that time has done, in one unbounded step."""
+    def lifecycle(self, pace: LifecyclePace = AT_ONCE) -> None:
+        """What time has done, in one step without bound."""
         self.world.calls += 1
         for queue in list(self.world.queues.values()):
             if queue.is_work:
-                self.settle_items(queue)
-                self.retain_items(queue)
+                self.settle_items(queue, pace)
+                for item in self.outlived_items(queue):
+                    if pace.has_removed_item(work_partition(queue), item):
+                        queue.items.remove(item)
                 continue
             for partition in queue.partitions.values():
                 for cursor in partition.cursors.values():
                     if cursor.lease is None or not cursor.lease.is_live(self.now):
-                        self.settle(queue, partition, cursor)
-                self.retain_messages(queue, partition)
+                        self.settle(queue, partition, cursor, pace)
+                self.retain(queue, partition, pace)
 
-    def retain_messages(self, queue: QueueState, partition: Partition) -> None:
-        """What was pushed together goes together, from the front."""
-        if not queue.options.retention_enabled:
-            return
-        while partition.messages:
-            first = partition.messages[0]
-            together = [m for m in partition.messages if m.pushed_in == first.pushed_in]
-            age = self.now - first.created_at
-            consumed = bool(partition.cursors) and all(
-                self.is_resolved(cursor, message)
-                for cursor in partition.cursors.values()
-                for message in together
+    def retain(self, queue: QueueState, partition: Partition, pace: LifecyclePace) -> None:
+        for message in self.outlived(queue, partition):
+            if pace.has_removed(partition, message.seq):
+                partition.messages.remove(message)
+        for cursor in partition.cursors.values():
+            self.advance(partition, cursor)
+            if not self.unresolved(partition, cursor):
+                cursor.available_at = None
+
+    def outlived(self, queue: QueueState, partition: Partition) -> list[KeptMessage]:
+        """What is not kept any longer. What was pushed together goes together."""
+        keep = micros(queue.options.retention_seconds)
+        keep_done = micros(queue.options.completed_retention_seconds)
+        outlived: list[KeptMessage] = []
+        for call in sorted({message.pushed_in for message in partition.messages}):
+            together = [m for m in partition.messages if m.pushed_in == call]
+            age = self.now - together[0].created_at
+            is_consumed = bool(partition.cursors) and all(
+                cursor.position >= together[-1].seq for cursor in partition.cursors.values()
             )
-            is_old = 0 < micros(queue.options.retention_seconds) <= age
-            is_done = consumed and 0 < micros(queue.options.completed_retention_seconds) <= age
-            if not is_old and not is_done:
-                return
-            partition.messages = [m for m in partition.messages if m not in together]
-            for cursor in partition.cursors.values():
-                self.advance(partition, cursor)
-                if not self.unresolved(partition, cursor):
-                    cursor.available_at = None
+            if not (0 < keep <= age or (is_consumed and 0 < keep_done <= age)):
+                break
+            outlived += together
+        return outlived if queue.options.retention_enabled else []
 
-    def retain_items(self, queue: QueueState) -> None:
-        keep = micros(queue.options.completed_retention_seconds)
-        if not queue.options.retention_enabled or not keep:
-            return
-        for item in list(queue.items):
-            goes = item.state in (ItemState.DONE, ItemState.CANCELLED)
-            if goes and item.finished_at is not None and item.finished_at + keep <= self.now:
-                queue.items.remove(item)
+    def overdue(self) -> list[str]:
+        """What the lifecycle has still to do."""
+        found: list[str] = []
+        for queue in self.world.queues.values():
+            if queue.is_work:
+                found += [f"bury {queue.name} {i.seq}" for i in self.expired_items(queue)]
+                found += [f"remove {queue.name} {i.seq}" for i in self.outlived_items(queue)]
+            for partition in queue.partitions.values():
+                found += [
+                    f"remove {queue.name} {partition.name} {message.seq}"
+                    for message in self.outlived(queue, partition)
+                ]
+                found += [
+                    f"evict {queue.name} {partition.name} {message.seq} for {group}"
+                    for group, cursor in partition.cursors.items()
+                    for message in self.too_old(queue, partition, cursor)
+                    if cursor.lease is None or not cursor.lease.is_live(self.now)
+                ]
+        return found
+
+
+def refused_by_work_queue(request: Pop) -> InvalidRequestError | None:
+    if request.group != DEFAULT_GROUP or request.partition not in (None, DEFAULT_PARTITION):
+        return InvalidRequestError("a work queue has neither groups nor partitions")
+    return None
 
 
 def _matches(letter: DeadLetter, which: DeadLetterFilter) -> bool:

@@ -37,6 +37,26 @@ Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
+class LifecyclePace:
+    """How far a lifecycle step has come. This one does at once whatever is due; a store's may
+    come to eviction, expiry and retention a little later, and whoever compares it says so."""
+
+    def has_evicted(self, partition: Partition, cursor: CursorState) -> bool:
+        return True
+
+    def has_removed(self, partition: Partition, seq: int) -> bool:
+        return True
+
+    def has_buried(self, partition: Partition, item: WorkItem) -> bool:
+        return True
+
+    def has_removed_item(self, partition: Partition, item: WorkItem) -> bool:
+        return True
+
+
+AT_ONCE = LifecyclePace()
+
+
 class ReferenceCore:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -123,7 +143,7 @@ class ReferenceCore:
 
     def make_partition(self, queue: QueueState, name: str) -> Partition:
         self.world.partitions += 1
-        partition = Partition(self.world.partitions, name)
+        partition = Partition(self.world.partitions, name, number=self.world.partitions)
         for group in queue.groups:
             partition.cursors[group] = CursorState(group, position=0, available_at=None)
         queue.partitions[name] = partition

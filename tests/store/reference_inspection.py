@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monarq.clock import SECOND
+from monarq.ids import message_id
 from monarq.model import (
     Attempt,
     Cursor,
@@ -96,7 +97,7 @@ class Inspection(WorkRules):
         queue = self.queue(queue_name)
         return [
             self.cursor_row(queue, partition, partition.cursors[group])
-            for partition in sorted(queue.partitions.values(), key=lambda p: p.id)
+            for partition in sorted(queue.partitions.values(), key=lambda p: p.number)
         ]
 
     def cursor_row(self, queue: QueueState, partition: Partition, cursor: CursorState) -> Cursor:
@@ -117,7 +118,7 @@ class Inspection(WorkRules):
         queue = self.queue(queue_name)
         return [
             self.message_row(queue, partition, message)
-            for partition in sorted(queue.partitions.values(), key=lambda p: p.id)
+            for partition in sorted(queue.partitions.values(), key=lambda p: p.number)
             for message in partition.messages
             if not message.deleted
         ]
@@ -184,11 +185,12 @@ class Inspection(WorkRules):
             headers=item.headers,
         )
 
-    def item_attempts(self, item_id: str) -> list[Attempt]:
-        queue, item = self.item_by_id(item_id)
+    def list_attempts(self, queue_name: str) -> list[Attempt]:
+        """In the order in which they ended."""
+        queue = self.queue(queue_name)
         return [
             Attempt(
-                item_id=item_id,
+                item_id=message_id(work_partition(queue).id, attempt.seq),
                 queue=queue.name,
                 attempt=attempt.attempt,
                 started_at=attempt.started_at,
@@ -198,5 +200,5 @@ class Inspection(WorkRules):
                 error=attempt.error,
                 result=attempt.result,
             )
-            for attempt in item.history
+            for attempt in queue.attempts
         ]

@@ -25,7 +25,7 @@ from monarq.model import (
     SeekTo,
     StartFrom,
 )
-from tests.store.reference_core import ReferenceCore
+from tests.store.reference_core import AT_ONCE, LifecyclePace, ReferenceCore
 from tests.store.reference_state import (
     CursorState,
     GroupState,
@@ -49,12 +49,9 @@ class OrderedRules(ReferenceCore):
         if not isinstance(start, StartFrom) and start > self.now:
             raise InvalidRequestError("a group cannot begin in the future")
         known = self.world.subscriptions.get((group, scope))
-        if known is None:
-            begin = {StartFrom.ALL: 0, StartFrom.NEW: self.now}
-            start_at = begin[start] if isinstance(start, StartFrom) else start
-            self.world.subscriptions[group, scope] = start_at
-        else:
-            start_at = known
+        begin = {StartFrom.ALL: 0, StartFrom.NEW: self.now}
+        start_at = begin[start] if isinstance(start, StartFrom) else start
+        start_at = self.world.subscriptions.setdefault((group, scope), start_at)
         for queue in self.world.queues.values():
             if queue.is_work or not scope.covers(queue) or group in queue.groups:
                 continue
@@ -92,7 +89,12 @@ class OrderedRules(ReferenceCore):
 
     def pop_ordered(self, request: Pop) -> Popped:
         scope = Scope(request.queue, request.namespace, request.task)
-        self.ask(request.group, request.start, scope)
+        covered = [q for q in self.world.queues.values() if scope.covers(q) and not q.is_work]
+        if covered and all(request.group in queue.groups for queue in covered):
+            # A group that exists goes on from its cursor, whatever the request says.
+            self.world.subscriptions.setdefault((request.group, scope), 0)
+        else:
+            self.ask(request.group, request.start, scope)
         candidates = [
             (queue, partition, partition.cursors[request.group])
             for queue, partition in self.all_partitions()
@@ -101,7 +103,7 @@ class OrderedRules(ReferenceCore):
             and not queue.paused
             and request.partition in (None, partition.name)
         ]
-        candidates.sort(key=lambda c: (-c[0].options.priority, c[2].available_at or 0, c[1].id))
+        candidates.sort(key=lambda c: (-c[0].options.priority, c[2].available_at or 0, c[1].number))
         lease_id = self.next_lease_id()
         messages: list[Message] = []
         taken = 0
@@ -135,7 +137,13 @@ class OrderedRules(ReferenceCore):
             return Popped(messages=messages)
         return Popped(messages=messages, lease_id=lease_id, lease_until=until)
 
-    def settle(self, queue: QueueState, partition: Partition, cursor: CursorState) -> None:
+    def settle(
+        self,
+        queue: QueueState,
+        partition: Partition,
+        cursor: CursorState,
+        pace: LifecyclePace = AT_ONCE,
+    ) -> None:
         """What time has done to the partition, as this group sees it."""
         lease = cursor.lease
         if lease is not None and lease.has_run_out(self.now):
@@ -143,14 +151,21 @@ class OrderedRules(ReferenceCore):
                 self.count_delivery(queue, partition, cursor, message, EXPIRED)
             lease.ended = "expired"
             self.make_available(partition, cursor, lease.until)
-        if queue.options.max_wait_time_seconds:
-            oldest = self.now - micros(queue.options.max_wait_time_seconds)
-            for message in self.unresolved(partition, cursor):
-                if message.created_at <= oldest:
-                    self.die(queue, partition, cursor, message, TOO_OLD)
+        too_old = self.too_old(queue, partition, cursor)
+        if too_old and pace.has_evicted(partition, cursor):
+            for message in too_old:
+                self.die(queue, partition, cursor, message, TOO_OLD)
         self.advance(partition, cursor)
         if not self.unresolved(partition, cursor):
             cursor.available_at = None
+
+    def too_old(
+        self, queue: QueueState, partition: Partition, cursor: CursorState
+    ) -> list[KeptMessage]:
+        """What has waited `maxWaitTimeSeconds`."""
+        longest = micros(queue.options.max_wait_time_seconds)
+        left = self.unresolved(partition, cursor)
+        return [m for m in left if longest and m.created_at + longest <= self.now]
 
     def deliverable(
         self, queue: QueueState, partition: Partition, cursor: CursorState

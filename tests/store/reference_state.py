@@ -79,6 +79,9 @@ class CursorState:
 class Partition:
     id: int
     name: str
+    number: int
+    """What decides between partitions that wait equally long: the id, or that of a store that
+    numbered them in another order."""
     last_seq: int = 0
     last_push_at: int = 0
     messages: list[KeptMessage] = field(default_factory=list)
@@ -105,6 +108,7 @@ class GroupState:
 
 @dataclass
 class AttemptState:
+    seq: int
     attempt: int
     started_at: int
     ended_at: int
@@ -134,7 +138,6 @@ class WorkItem:
     finished_at: int | None = None
     error: str | None = None
     lease: Lease | None = None
-    history: list[AttemptState] = field(default_factory=list)
     trace_id: str | None = None
     producer: str | None = None
     headers: bytes | None = None
@@ -163,6 +166,7 @@ class QueueState:
     partitions: dict[str, Partition] = field(default_factory=dict)
     groups: dict[str, GroupState] = field(default_factory=dict)
     items: list[WorkItem] = field(default_factory=list)
+    attempts: list[AttemptState] = field(default_factory=list)
 
     @property
     def is_work(self) -> bool:

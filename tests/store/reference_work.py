@@ -16,6 +16,7 @@ from monarq.model import (
     Pop,
     Popped,
 )
+from tests.store.reference_core import AT_ONCE, LifecyclePace
 from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID, OrderedRules
 from tests.store.reference_state import (
     AttemptState,
@@ -71,7 +72,7 @@ class WorkRules(OrderedRules):
         times += [i.lease.until for i in queue.items if i.state is ItemState.LEASED and i.lease]
         return min(times, default=None)
 
-    def settle_items(self, queue: QueueState) -> None:
+    def settle_items(self, queue: QueueState, pace: LifecyclePace = AT_ONCE) -> None:
         """Return what is due, then bury what is expired."""
         for item in list(queue.items):
             lease = item.lease
@@ -80,16 +81,38 @@ class WorkRules(OrderedRules):
             elif item.state is ItemState.LEASED and lease and lease.has_run_out(self.now):
                 lease.ended = "expired"
                 queue.counters.failed += 1
-                self.note(item, AttemptOutcome.EXPIRED, EXPIRED, ended_at=lease.until)
+                self.note(queue, item, AttemptOutcome.EXPIRED, EXPIRED, ended_at=lease.until)
                 item.error = EXPIRED
                 if item.attempts >= item.max_attempts:
                     self.kill(queue, item, EXPIRED)
                 else:
                     self.make_ready(item)
-        for item in list(queue.items):
-            waits = item.state in (ItemState.SCHEDULED, ItemState.READY)
-            if waits and item.expires_at is not None and item.expires_at <= self.now:
+        for item in self.expired_items(queue):
+            if pace.has_buried(work_partition(queue), item):
                 self.kill(queue, item, TOO_OLD)
+
+    def expired_items(self, queue: QueueState) -> list[WorkItem]:
+        """Those that are past their expiry and not leased."""
+        return [
+            item
+            for item in queue.items
+            if item.state in (ItemState.SCHEDULED, ItemState.READY)
+            and item.expires_at is not None
+            and item.expires_at <= self.now
+        ]
+
+    def outlived_items(self, queue: QueueState) -> list[WorkItem]:
+        """Those that were done or cancelled long enough ago."""
+        keep = micros(queue.options.completed_retention_seconds)
+        if not queue.options.retention_enabled or not keep:
+            return []
+        return [
+            item
+            for item in queue.items
+            if item.state in (ItemState.DONE, ItemState.CANCELLED)
+            and item.finished_at is not None
+            and item.finished_at + keep <= self.now
+        ]
 
     # --- what becomes of an item -----------------------------------------------------------
 
@@ -137,6 +160,7 @@ class WorkRules(OrderedRules):
 
     def note(
         self,
+        queue: QueueState,
         item: WorkItem,
         outcome: AttemptOutcome,
         error: str | None = None,
@@ -144,8 +168,9 @@ class WorkRules(OrderedRules):
         ended_at: int | None = None,
     ) -> None:
         assert item.lease is not None
-        item.history.append(
+        queue.attempts.append(
             AttemptState(
+                item.seq,
                 item.attempts,
                 item.lease.started_at,
                 self.now if ended_at is None else ended_at,
@@ -182,7 +207,7 @@ class WorkRules(OrderedRules):
             item.attempts -= 1
             self.make_ready(item)
             return False
-        self.note(item, AttemptOutcome(request.status), request.error, request.result)
+        self.note(queue, item, AttemptOutcome(request.status), request.error, request.result)
         if request.status is AckStatus.COMPLETED:
             queue.counters.completed += 1
             self.finish(item, ItemState.DONE)
@@ -217,12 +242,12 @@ class WorkRules(OrderedRules):
     # --- by hand ---------------------------------------------------------------------------
 
     def cancel_item(self, item_id: str) -> WorkItem:
-        _, item = self.item_by_id(item_id)
+        queue, item = self.item_by_id(item_id)
         if item.is_finished:
             raise ConflictError("the item is finished")
         if item.state is ItemState.LEASED and item.lease is not None:
             item.lease.ended = "ended"
-            self.note(item, AttemptOutcome.CANCELLED)
+            self.note(queue, item, AttemptOutcome.CANCELLED)
         self.finish(item, ItemState.CANCELLED)
         return item
 

@@ -145,9 +145,11 @@ def pops(draw: st.DrawFn, now: int, names: Sequence[str]) -> Pop:
         where = {"queue": draw(st.sampled_from(names)), "lease_seconds": draw(lease_seconds)}
         if KINDS[where["queue"]] is QueueKind.ORDERED and draw(st.integers(0, 5)) == 5:
             where["partition"] = draw(st.sampled_from(PARTITIONS))
+    is_work = KINDS.get(where.get("queue", "")) is QueueKind.WORK
+    is_group_refused = draw(st.integers(0, 30)) == 30
     return Pop(
         **where,
-        group=draw(groups),
+        group=DEFAULT_GROUP if is_work and not is_group_refused else draw(groups),
         batch=draw(st.sampled_from([1, 2, 3, 10])),
         partitions=draw(st.sampled_from([1, 1, 2, 3])),
         auto_ack=draw(st.sampled_from([False] * 9 + [True])),

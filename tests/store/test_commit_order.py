@@ -120,7 +120,7 @@ async def test_readers_see_every_message_once_and_in_order_while_many_push(
     stores: list[Store],
 ) -> None:
     partitions = [f"p{number}" for number in range(6)]
-    pushers, rounds = 16, 12
+    pushers, rounds = 16, 30
     chance = random.Random(11)
     for group in ("all", "other"):
         await stores[0].subscribe(group, StartFrom.ALL, queue="q")

@@ -56,7 +56,7 @@ ACTIONS = (
     *("ack", "ack_every_message_of_a_lease", "time_passes") * 2,
     *("pop", "ack_a_whole_lease", "renew", "transaction", "lifecycle", "configure"),
     *("subscribe_or_seek", "redrive_or_purge", "cancel_or_retry_an_item", "administer"),
-    *("delete_message", "look_at_every_message"),
+    *("delete_message", "look_at_every_message", "much_time_passes"),
 )
 
 #: A message, the lease it was delivered under, and the group.
@@ -112,6 +112,14 @@ class Histories(RuleBasedStateMachine):
 
     def lifecycle(self, data: st.DataObject) -> None:
         self.both.lifecycle()
+
+    def much_time_passes(self, data: st.DataObject) -> None:
+        """The lifecycle may be late with some things, but not for ever."""
+        for _ in range(4):
+            self.both.note("advance", 61)
+            self.clock.advance(61)
+            self.both.lifecycle()
+        assert self.model.overdue() == [], "\n".join(self.both.transcript)
 
     # --- push, pop, ack ------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from monarq.clock import SystemClock
-from monarq.model import DeadLetterFilter, ItemState, QueueKind, StartFrom
+from monarq.model import DEFAULT_GROUP, DeadLetterFilter, ItemState, QueueKind, StartFrom
 from monarq.store import Store, open_store
 from tests.shared_postgres import POSTGRES_NAMES
 from tests.store.conftest import Place
@@ -188,7 +188,9 @@ async def test_items_are_done_once_whoever_dies_on_them(real_time_store: Store, 
     assert {item.state for item in items} <= {ItemState.DONE, ItemState.DEAD}
     done = sum(item.state is ItemState.DONE for item in items)
     letters = await every(store.list_dead_letters, DeadLetterFilter(queue="w"))
-    outcome = Outcome("g", done, [(letter.partition_id, letter.seq) for letter in letters])
+    outcome = Outcome(
+        DEFAULT_GROUP, done, [(letter.partition_id, letter.seq) for letter in letters]
+    )
     history.check_outcome(outcome, {(item.partition_id, item.seq) for item in items})
     history.check_leases_of_items()
     [stats] = (await store.queue_stats(queue="w")).rows

@@ -18,6 +18,7 @@ from monarq.errors import (
     TransactionFailedError,
 )
 from monarq.model import (
+    DEFAULT_GROUP,
     Ack,
     AckStatus,
     DeadLetterFilter,
@@ -61,6 +62,8 @@ def push(model: Reference, queue: str, *priorities: int | None) -> None:
 
 
 def pop(model: Reference, queue: str, batch: int = 1, group: str = "g") -> Popped:
+    if model.world.queues[queue].is_work:
+        group = DEFAULT_GROUP
     return unwrap(model.pop([Pop(queue=queue, batch=batch, group=group)]))
 
 

@@ -18,10 +18,12 @@ from monarq.model import (
     Popped,
     Push,
     Queue,
+    QueueKind,
     Renewed,
 )
 from tests.store.reference_inspection import ANYONE
 from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID
+from tests.store.strategies import KINDS
 
 #: Where the model says one of these, a store words it as it likes.
 OWN_WORDS = (EXPIRED, TOO_OLD, UNSAID, ANYONE)
@@ -110,6 +112,8 @@ def plain(answer: Any, ids: Ids | None) -> Any:
     hidden = NOT_COMPARED.get(type(answer), ())
     if isinstance(answer, Acked) and answer.transaction_id is None:
         hidden = ("queue", "partition")  # of a whole lease, which may cover several
+    elif isinstance(answer, Acked) and KINDS[answer.queue] is QueueKind.WORK:
+        hidden = ("lease_released",)
     return {
         name: plain_field(name, getattr(answer, name), ids)
         for name in answer.__struct_fields__
