@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from monarq.clock import micros
@@ -14,14 +15,27 @@ from monarq.errors import (
     NotInLeaseError,
 )
 from monarq.ids import parse_message_id
-from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, Queue, QueueKind, Renew, Renewed
+from monarq.model import (
+    DEFAULT_PARTITION,
+    MAX_NAME_LENGTH,
+    Ack,
+    Acked,
+    AckStatus,
+    Queue,
+    QueueKind,
+    Renew,
+    Renewed,
+)
+from monarq.store import validation
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import fencing, groups, items
+from monarq.store.sqlite.calls import refusal
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
 
 _COMPLETED = AckStatus.COMPLETED
+_KIND = attrgetter("status", "partition_id", "lease_id", "group", "error", "retry_at", "result")
 
 
 def ack(
@@ -29,6 +43,10 @@ def ack(
 ) -> list[Outcome[Acked]]:
     """`refused`: the errors of requests that are malformed."""
     acking = Acking(session)
+    if len(requests) > 1 and not any(refused) and _are_alike(requests):
+        run = acking.complete_run(requests)
+        if run is not None:
+            return run
     answers: list[Outcome[Acked]] = []
     for request, error in zip(requests, refused, strict=True):
         if error is not None:
@@ -72,6 +90,33 @@ def _renew(session: Session, request: Renew) -> Renewed:
     return Renewed(request.lease_id, min(deadlines))
 
 
+def refusals(requests: Sequence[Ack]) -> list[MonarqError | None]:
+    """The errors of malformed requests. Those of one batch are mostly alike but for the
+    message, and then most of them need not be looked at one by one."""
+    if len(requests) > 1 and _are_alike(requests) and _are_names(requests):
+        return [refusal(requests[0], validation.check_ack)] * len(requests)
+    return [refusal(request, validation.check_ack) for request in requests]
+
+
+def _are_alike(requests: Sequence[Ack]) -> bool:
+    try:
+        return len(set(map(_KIND, requests))) == 1
+    except TypeError:
+        return False
+
+
+def _are_names(requests: Sequence[Ack]) -> bool:
+    """Whether all transaction ids are plainly good ones."""
+    try:
+        ids = [request.transaction_id for request in requests]
+        together = "".join(ids)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    lengths = set(map(len, ids))  # type: ignore[arg-type]
+    is_short = min(lengths) >= 1 and max(lengths) <= MAX_NAME_LENGTH
+    return is_short and together.isascii() and together.isprintable()
+
+
 class _Target(NamedTuple):
     """What a partition id and a group name."""
 
@@ -94,15 +139,52 @@ class Acking:
         if request.transaction_id is None:
             return self._whole_lease(request)
         assert request.partition_id is not None
-        key = (request.partition_id, request.group)
-        target = self._targets.get(key)
-        if target is None:
-            target = self._targets[key] = self._find_target(*key)
+        target = self._target(request.partition_id, request.group)
         if target.queue.kind is QueueKind.WORK:
             return self._item(request, target)
         return self._message(request, target)
 
     # --- messages --------------------------------------------------------------------------
+
+    def complete_run(self, requests: Sequence[Ack]) -> list[Outcome[Acked]] | None:
+        """Requests that are alike but for the message, if they complete the next messages of a
+        lease in order and by the ids that Monarq made. None: they are something else."""
+        first = requests[0]
+        if first.status is not _COMPLETED or first.partition_id is None or not first.lease_id:
+            return None
+        try:
+            target = self._target(first.partition_id, first.group)
+        except NotFoundError:
+            return None
+        cursor = target.cursor
+        if cursor is None or cursor.has_unresolved or cursor.lease_id != first.lease_id:
+            return None
+        last = cursor.position + len(requests)
+        if not cursor.is_leased(self._session.now) or last > cursor.lease_to:
+            return None
+        prefix = cursor.id_prefix
+        ids = [f"{prefix}{seq}" for seq in range(cursor.position + 1, last + 1)]
+        if ids != [request.transaction_id for request in requests]:
+            return None
+        cursor.open_lease(self._session)
+        cursor.complete_run(self._session, last)
+        ended = cursor.settle_answers(self._session)
+        queue, partition = target.queue.name, target.partition
+        answers: list[Outcome[Acked]] = [
+            Acked(
+                queue=queue, partition=partition, transaction_id=one, lease_released=False, dead=0
+            )
+            for one in ids
+        ]
+        if ended:
+            answers[-1] = Acked(
+                queue=queue,
+                partition=partition,
+                transaction_id=ids[-1],
+                lease_released=True,
+                dead=0,
+            )
+        return answers
 
     def _message(self, request: Ack, target: _Target) -> Acked:
         session = self._session
@@ -237,6 +319,13 @@ class Acking:
         )
 
     # --- finding -----------------------------------------------------------------------------
+
+    def _target(self, partition_id: int, group: str) -> _Target:
+        key = (partition_id, group)
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = self._find_target(partition_id, group)
+        return target
 
     def _find_target(self, partition_id: int, group: str) -> _Target:
         session = self._session

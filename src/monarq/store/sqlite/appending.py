@@ -8,7 +8,7 @@ and does not check sizes or keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,6 +43,7 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
+T = TypeVar("T")
 _Row = tuple[int, int, int, int, int, int | None]
 
 
@@ -66,8 +67,9 @@ class NewItem(NamedTuple):
 class Lane:
     """A partition that is appended to."""
 
-    __slots__ = ("added", "base", "check_at", "created_at", "explicit", "first_seq", "id",
-                 "item_rows", "last_seq", "messages", "name", "queue", "turns")  # fmt: skip
+    __slots__ = ("base", "check_at", "created_at", "explicit", "first_seq", "headers", "id",
+                 "item_rows", "last_seq", "name", "payloads", "producers", "queue", "trace_ids",
+                 "turns")  # fmt: skip
 
     def __init__(self, queue: Queue, name: str, now: int, row: _Row) -> None:
         self.queue = queue
@@ -75,7 +77,11 @@ class Lane:
         self.id, self.first_seq, self.last_seq, last_at, self.turns, self.check_at = row
         self.base = self.last_seq
         self.created_at = max(now, last_at)
-        self.messages: list[NewMessage] = []
+        self.payloads: list[bytes] = []
+        # What few messages have, by seq.
+        self.trace_ids: dict[int, str] = {}
+        self.producers: dict[int, str] = {}
+        self.headers: dict[int, bytes] = {}
         self.item_rows: list[tuple[object, ...]] = []
         self.explicit: dict[str, int] = {}
         """Transaction ids that callers gave and that are not in the table yet."""
@@ -189,11 +195,27 @@ class Appender:
 
     def append(self, lane: Lane, message: NewMessage) -> int:
         """The seq of the message. Its transaction id, if it has one, is not there yet."""
-        lane.last_seq += 1
-        lane.messages.append(message)
-        if message.transaction_id is not None:
-            lane.explicit[message.transaction_id] = lane.last_seq
-        return lane.last_seq
+        payload, transaction_id, trace_id, producer, headers = message
+        seq = lane.last_seq = lane.last_seq + 1
+        lane.payloads.append(payload)
+        if transaction_id is not None:
+            lane.explicit[transaction_id] = seq
+        if trace_id is not None:
+            lane.trace_ids[seq] = trace_id
+        if producer is not None:
+            lane.producers[seq] = producer
+        if headers is not None:
+            lane.headers[seq] = headers
+        return seq
+
+    def extend(self, lane: Lane, payloads: Sequence[bytes], producer: str | None) -> range:
+        """Append messages that have nothing but a payload; their seqs."""
+        seqs = range(lane.last_seq + 1, lane.last_seq + len(payloads) + 1)
+        lane.last_seq += len(payloads)
+        lane.payloads += payloads
+        if producer is not None:
+            lane.producers.update(dict.fromkeys(seqs, producer))
+        return seqs
 
     def append_item(self, lane: Lane, item: NewItem) -> int:
         now, options = self._session.now, lane.queue.options
@@ -227,11 +249,14 @@ class Appender:
         """Take back what was appended since."""
         count = lane.last_seq - mark.last_seq
         if count:
-            del lane.messages[-count:]
+            del lane.payloads[-count:]
             del lane.item_rows[-count:]
         lane.last_seq, lane.turns = mark.last_seq, mark.turns
         while len(lane.explicit) > mark.explicit:
             lane.explicit.popitem()
+        for values in (lane.trace_ids, lane.producers, lane.headers):
+            while values and next(reversed(values)) > mark.last_seq:
+                values.popitem()
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -244,7 +269,7 @@ class Appender:
         db = session.db
         for lane in lanes:
             session.release_partition(lane.id)
-        ordered = [lane for lane in lanes if lane.messages]
+        ordered = [lane for lane in lanes if lane.payloads]
         if ordered:
             segment_log.insert_segments(db, [row for lane in ordered for row in _rows(lane)])
         items = [row for lane in lanes for row in lane.item_rows]
@@ -286,16 +311,20 @@ def _saved(lane: Lane) -> tuple[object, ...]:
 
 
 def _rows(lane: Lane) -> list[tuple[object, ...]]:
-    payloads, transaction_ids, trace_ids, producers, headers = zip(*lane.messages, strict=True)
+    ids = {seq: name for name, seq in lane.explicit.items()}
     return list(
         segment_log.segment_rows(
             lane.id,
             lane.base + 1,
             lane.created_at,
-            payloads,
-            list(transaction_ids) if any(transaction_ids) else None,
-            list(trace_ids) if any(trace_ids) else None,
-            list(producers) if any(producers) else None,
-            list(headers) if any(headers) else None,
+            lane.payloads,
+            _in_order(lane, ids),
+            _in_order(lane, lane.trace_ids),
+            _in_order(lane, lane.producers),
+            _in_order(lane, lane.headers),
         )
     )
+
+
+def _in_order(lane: Lane, values: dict[int, T]) -> list[T | None] | None:
+    return [values.get(seq) for seq in range(lane.base + 1, lane.last_seq + 1)] if values else None

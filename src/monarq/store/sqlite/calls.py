@@ -14,6 +14,7 @@ from monarq.store.sqlite.session import Caches, Session
 
 R = TypeVar("R")
 T = TypeVar("T")
+Check = Callable[[Sequence[R]], list[MonarqError | None]]
 BatchWork = Callable[[Session, Sequence[R], Sequence[MonarqError | None]], list[Outcome[T]]]
 
 
@@ -41,12 +42,12 @@ class Calls(Store):
         return await self._connection.run(self._connection.changed)
 
     async def _batch(
-        self, requests: Sequence[R], check: Callable[[R], None], work: BatchWork[R, T]
+        self, requests: Sequence[R], check: Check[R], work: BatchWork[R, T]
     ) -> list[Outcome[T]]:
         """A call that answers each request; the malformed ones never reach the store."""
 
         def run() -> list[Outcome[T]]:
-            refused = [_refusal(request, check) for request in requests]
+            refused = check(requests)
             if all(error is not None for error in refused):
                 return [error for error in refused if error is not None]
             return self._transact(lambda session: work(session, requests, refused))
@@ -84,7 +85,12 @@ class Calls(Store):
             self._connection.rollback()
 
 
-def _refusal(request: R, check: Callable[[R], None]) -> MonarqError | None:
+def each(check: Callable[[R], None]) -> Check[R]:
+    """Check the requests of a call one by one."""
+    return lambda requests: [refusal(request, check) for request in requests]
+
+
+def refusal(request: R, check: Callable[[R], None]) -> MonarqError | None:
     try:
         check(request)
     except MonarqError as error:

@@ -92,11 +92,12 @@ class DeliveryLog:
 class Cursor:
     """Loaded by `load_cursor`; changes are written by `write`."""
 
-    __slots__ = ("_dirty", "_loaded_position", "_log", "_marks", "_touched", "available_at",
-                 "consumer", "ended_by", "first_seq", "group", "group_id", "has_unresolved",
-                 "held", "id_prefix", "last_at", "last_seq", "lease_id", "lease_no",
-                 "lease_to", "lease_token", "lease_until", "leased_at", "partition",
-                 "partition_id", "position", "queue", "unanswered")  # fmt: skip
+    __slots__ = ("_completed", "_dead", "_dirty", "_failed", "_loaded_position", "_log",
+                 "_marks", "_touched", "available_at", "consumer", "ended_by", "first_seq",
+                 "group", "group_id", "has_unresolved", "held", "id_prefix", "last_at",
+                 "last_seq", "lease_id", "lease_no", "lease_to", "lease_token", "lease_until",
+                 "leased_at", "partition", "partition_id", "position", "queue",
+                 "unanswered")  # fmt: skip
 
     def __init__(self, session: Session, partition_id: int, group_id: int) -> None:
         row = session.db.execute(_LOAD, (partition_id, group_id)).fetchone()
@@ -114,6 +115,7 @@ class Cursor:
         self._dirty: set[int] = set()
         self._touched = False
         self._log: DeliveryLog | None = None
+        self._completed = self._failed = self._dead = 0
         self.unanswered = 0
         """How many messages under the lease have no answer yet; set by `open_lease`."""
 
@@ -261,12 +263,12 @@ class Cursor:
             Death(self.queue, self.partition_id, self.partition, seq, self.group, attempts, error)
         )
         session.died += 1
-        session.counters.add_for_group(self.queue.id, self.group_id, dead=1)
+        self._dead += 1
         self.resolve(session, seq)
 
     def count_failure(self, session: Session, seq: int, error: str) -> bool:
         """A delivery that failed; whether the message is dead now."""
-        session.counters.add_for_group(self.queue.id, self.group_id, failed=1)
+        self._failed += 1
         mark = self.mark(session, seq)
         mark.attempts += 1
         mark.retry_at = None
@@ -288,7 +290,7 @@ class Cursor:
         if request.status is AckStatus.COMPLETED:
             log.completed += 1
             self.resolve(session, seq)
-            session.counters.add_for_group(self.queue.id, self.group_id, completed=1)
+            self._completed += 1
             return False
         error = request.error or ""
         if request.error is not None:
@@ -315,13 +317,16 @@ class Cursor:
 
     def complete_run(self, session: Session, to: int) -> None:
         """Complete all messages from the position to `to`, of which nothing is remembered."""
-        count = to - self.position
         log = self.log(session, self.lease_no, self.leased_at, session.now, self.consumer)
-        log.covers(self.position + 1, to)
-        log.completed += count
-        self.unanswered -= count
+        self.unanswered -= to - self.position
+        self.complete(log, self.position + 1, to, to - self.position)
         self.resolve_up_to(to)
-        session.counters.add_for_group(self.queue.id, self.group_id, completed=count)
+
+    def complete(self, log: DeliveryLog, first_seq: int, last_seq: int, count: int) -> None:
+        """Note and count completed messages; resolving them is up to the caller."""
+        log.covers(first_seq, last_seq)
+        log.completed += count
+        self._completed += count
 
     def settle_answers(self, session: Session) -> bool:
         """After answers: end the lease if all are there; whether it ended."""
@@ -364,6 +369,15 @@ class Cursor:
                     "update partitions set held = 0, check_at = ? where id = ?",
                     (session.now, self.partition_id),
                 )
+        if self._completed or self._failed or self._dead:
+            session.counters.add_for_group(
+                self.queue.id,
+                self.group_id,
+                completed=self._completed,
+                failed=self._failed,
+                dead=self._dead,
+            )
+            self._completed = self._failed = self._dead = 0
         if self._log is not None:
             self._write_log(session, self._log)
         self._log = None

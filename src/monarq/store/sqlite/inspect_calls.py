@@ -31,21 +31,25 @@ class InspectCalls(Calls):
     async def list_dead_letters(
         self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
     ) -> Page[DeadLetter]:
+        validation.check_dead_letter_filter(which)
         validation.check_limit(limit)
         return await self._read(
             lambda session: dead_letters.list_dead_letters(session, which, limit, after)
         )
 
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
+        validation.check_dead_letter_filter(which)
         return await self._read(lambda session: dead_letters.count_dead_letters(session, which))
 
     async def redrive(
         self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
     ) -> int:
+        validation.check_dead_letter_filter(which)
         validation.check_limit(limit, _MOST_AT_ONCE)
         return await self._write(lambda session: dead_letters.redrive(session, which, to, limit))
 
     async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
+        validation.check_dead_letter_filter(which)
         return await self._write(lambda session: dead_letters.purge_dead_letters(session, which))
 
     # --- messages ------------------------------------------------------------------------

@@ -189,11 +189,9 @@ class _Taking:
     def _complete(self, cursor: Cursor, messages: Sequence[Message]) -> None:
         session = self._session
         log = cursor.log(session, 0, session.now, session.now, self._request.consumer)
-        log.covers(messages[0].seq, messages[-1].seq)
-        log.completed += len(messages)
+        cursor.complete(log, messages[0].seq, messages[-1].seq, len(messages))
         for message in messages:
             cursor.resolve(session, message.seq)
-        session.counters.add_for_group(cursor.queue.id, cursor.group_id, completed=len(messages))
         cursor.make_available(session, session.now)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from monarq.clock import micros
 from monarq.crypto import Cipher
@@ -23,6 +24,12 @@ from monarq.store.sqlite.appending import Appender, Lane, Mark, NewItem, NewMess
 from monarq.store.sqlite.counters import Deltas
 from monarq.store.sqlite.session import Session
 
+# What makes items alike: their place, and all that a plain message has not.
+_KIND = attrgetter(
+    "queue", "partition", "transaction_id", "trace_id", "headers", "priority", "run_at",
+    "delay_seconds", "max_attempts", "backoff_base",
+)  # fmt: skip
+_PLAIN = (None,) * 8
 _QUEUED = PushStatus.QUEUED
 _DUPLICATE = PushStatus.DUPLICATE
 
@@ -82,6 +89,23 @@ class _Pushing:
         self._counters: Deltas | None = None
 
     def carry_out(self, request: Push) -> list[Pushed]:
+        kinds = set(map(_KIND, request.items))
+        if len(kinds) == 1 and kinds.pop()[2:] == _PLAIN:
+            target = self._target(request.items[0], request)
+            if not target.is_work:
+                return self._append_plain(request, target)
+        return self._append_all(request)
+
+    def _append_plain(self, request: Push, target: _Target) -> list[Pushed]:
+        """Messages of one partition that have nothing but a payload: most pushes are so."""
+        payloads = [item.payload for item in request.items]
+        if target.cipher is not None:
+            payloads = list(map(target.cipher.seal, payloads))
+        seqs = self._appender.extend(target.lane, payloads, request.producer)
+        queue, number, prefix = request.items[0].queue, target.lane.id, target.id_prefix
+        return [Pushed(_QUEUED, queue, number, seq, f"{prefix}{seq}") for seq in seqs]
+
+    def _append_all(self, request: Push) -> list[Pushed]:
         targets: dict[tuple[str, str], _Target] = {}
         answers: list[Pushed] = []
         append = self._appender.append

@@ -28,26 +28,28 @@ from monarq.model import (
 from monarq.store import validation
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import acks, group_lists, groups, pop, push, queues, transactions
-from monarq.store.sqlite.calls import Calls
+from monarq.store.sqlite.calls import Calls, each
 
 
 class QueueCalls(Calls):
     # --- the hot path ------------------------------------------------------------------
 
     async def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
-        return await self._batch(requests, validation.check_push, push.push)
+        return await self._batch(requests, each(validation.check_push), push.push)
 
     async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
-        return await self._batch(requests, validation.check_pop, pop.pop)
+        return await self._batch(requests, each(validation.check_pop), pop.pop)
 
     async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
-        return await self._batch(requests, validation.check_ack, acks.ack)
+        return await self._batch(requests, acks.refusals, acks.ack)
 
     async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
-        return await self._batch(requests, validation.check_renew, acks.renew)
+        return await self._batch(requests, each(validation.check_renew), acks.renew)
 
     async def transaction(self, requests: Sequence[Transaction]) -> list[Outcome[TransactionDone]]:
-        return await self._batch(requests, validation.check_transaction, transactions.transaction)
+        return await self._batch(
+            requests, each(validation.check_transaction), transactions.transaction
+        )
 
     # --- queues ------------------------------------------------------------------------
 

@@ -157,8 +157,7 @@ def segment_rows(
 ) -> Iterator[tuple[object, ...]]:
     """The rows for `insert_segments` that hold these messages."""
     lists = (transaction_ids, trace_ids, producers, headers)
-    for start, end in segments.cuts(list(map(len, payloads))):
-        data, offsets = segments.pack(payloads[start:end])
+    for start, end, data, offsets in _packed(payloads):
         yield (
             partition_id,
             first_seq + start,
@@ -168,6 +167,14 @@ def segment_rows(
             encode_offsets(offsets),
             data,
         )
+
+
+def _packed(payloads: Sequence[bytes]) -> Iterator[tuple[int, int, bytes, array[int]]]:
+    if len(payloads) <= segments.MAX_MESSAGES and sum(map(len, payloads)) <= segments.MAX_BYTES:
+        yield 0, len(payloads), *segments.pack(payloads)
+        return
+    for start, end in segments.cuts(list(map(len, payloads))):
+        yield start, end, *segments.pack(payloads[start:end])
 
 
 def insert_segments(db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:

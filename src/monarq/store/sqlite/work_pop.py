@@ -9,6 +9,7 @@ from monarq.crypto import open_payload
 from monarq.errors import InvalidRequestError, MonarqError
 from monarq.ids import lease_id, new_lease_token
 from monarq.model import (
+    DEFAULT_GROUP,
     DEFAULT_PARTITION,
     AttemptOutcome,
     ItemState,
@@ -69,11 +70,11 @@ def deal(things: Sequence[WorkItem], wanted: Sequence[int]) -> list[list[WorkIte
 
 
 def _refused(queue: Queue, request: Pop) -> MonarqError | None:
-    if request.partition in (None, DEFAULT_PARTITION):
-        return None
-    return InvalidRequestError(
-        f"{queue.name!r} is a work queue, which has no partition {request.partition!r}"
-    )
+    if request.group != DEFAULT_GROUP:
+        return InvalidRequestError(f"{queue.name!r} is a work queue, which has no groups")
+    if request.partition not in (None, DEFAULT_PARTITION):
+        return InvalidRequestError(f"{queue.name!r} is a work queue, which has no partitions")
+    return None
 
 
 def _lease(session: Session, queue: Queue, hand: list[WorkItem], request: Pop, last: int) -> Popped:
