@@ -13,6 +13,7 @@ from monarq.clock import MILLISECOND
 from monarq.ids import lease_id
 from monarq.model import Ack, AckStatus
 from monarq.store.sqlite.deaths import Death
+from monarq.store.sqlite.delivery_log import DeliveryLog, write_log
 
 if TYPE_CHECKING:
     from monarq.store.sqlite.session import Session
@@ -42,11 +43,6 @@ _SAVE_MARK = """
 insert or replace into unresolved (partition_id, group_id, seq, attempts, acked,
     answered_lease_no, retry_at) values (?, ?, ?, ?, ?, ?, ?)
 """
-_LOG = """
-insert into deliveries (queue_id, partition_id, partition_name, group_name, consumer, lease_no,
-    leased_at, ended_at, first_seq, last_seq, completed, failed, released, dead, expired, error)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
 
 
 class Mark:
@@ -65,28 +61,6 @@ class Mark:
         self.acked = acked
         self.answered = answered
         self.retry_at = retry_at
-
-
-class DeliveryLog:
-    """One row of the delivery log in the making: what one call did under one lease."""
-
-    __slots__ = ("completed", "consumer", "dead", "ended_at", "error", "expired", "failed",
-                 "first_seq", "last_seq", "lease_no", "leased_at", "released")  # fmt: skip
-
-    def __init__(self, lease_no: int, leased_at: int, ended_at: int, consumer: str | None) -> None:
-        self.lease_no = lease_no
-        self.leased_at = leased_at
-        self.ended_at = ended_at
-        self.consumer = consumer
-        self.first_seq = 0
-        self.last_seq = 0
-        self.completed = self.failed = self.released = self.dead = self.expired = 0
-        self.error: str | None = None
-
-    def covers(self, first_seq: int, last_seq: int) -> None:
-        if not self.first_seq or first_seq < self.first_seq:
-            self.first_seq = first_seq
-        self.last_seq = max(self.last_seq, last_seq)
 
 
 class Cursor:
@@ -340,7 +314,7 @@ class Cursor:
     ) -> DeliveryLog:
         """The row of the delivery log for this call and lease."""
         if self._log is not None and self._log.lease_no != lease_no:
-            self._write_log(session, self._log)
+            write_log(session, self, self._log)
             self._log = None
         if self._log is None:
             self._touched = True
@@ -379,7 +353,7 @@ class Cursor:
             )
             self._completed = self._failed = self._dead = 0
         if self._log is not None:
-            self._write_log(session, self._log)
+            write_log(session, self, self._log)
         self._log = None
         self._touched = False
         self._loaded_position = self.position
@@ -402,14 +376,6 @@ class Cursor:
             session.db.executemany(_SAVE_MARK, rows)
         self._dirty.clear()
         self.has_unresolved = int(bool(marks))
-
-    def _write_log(self, session: Session, log: DeliveryLog) -> None:
-        session.db.execute(
-            _LOG,
-            (self.queue.id, self.partition_id, self.partition, self.group, log.consumer,
-             log.lease_no, log.leased_at, log.ended_at, log.first_seq, log.last_seq,
-             log.completed, log.failed, log.released, log.dead, log.expired, log.error),
-        )  # fmt: skip
 
 
 def load_cursor(session: Session, partition_id: int, group_id: int) -> Cursor:

@@ -91,7 +91,7 @@ class _Pushing:
     def carry_out(self, request: Push) -> list[Pushed]:
         kinds = set(map(_KIND, request.items))
         if len(kinds) == 1 and kinds.pop()[2:] == _PLAIN:
-            target = self._target(request.items[0], request)
+            target = self._target(request.items[0], ())
             if not target.is_work:
                 return self._append_plain(request, target)
         return self._append_all(request)
@@ -113,7 +113,7 @@ class _Pushing:
             key = (item.queue, item.partition)
             target = targets.get(key)
             if target is None:
-                target = targets[key] = self._target(item, request)
+                target = targets[key] = self._target(item, request.items)
             lane = target.lane
             if target.is_work:
                 validation.check_work_item(item)
@@ -184,7 +184,8 @@ class _Pushing:
         new = NewItem(message, item.priority, run_at, item.max_attempts, item.backoff_base)
         return self._appender.append_item(lane, new)
 
-    def _target(self, item: PushItem, request: Push) -> _Target:
+    def _target(self, item: PushItem, others: Sequence[PushItem]) -> _Target:
+        """Where the item goes, and which transaction ids of the others are there already."""
         queue = self._session.find_queue(item.queue)
         if queue is None:
             validation.check_ordered_item(item)
@@ -204,7 +205,7 @@ class _Pushing:
         self._marks.append((lane, self._appender.mark(lane)))
         given = [
             other.transaction_id
-            for other in request.items
+            for other in others
             if other.transaction_id is not None
             and other.queue == item.queue
             and other.partition == item.partition
