@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from monarq.errors import MonarqError, StoreUnavailableError
-from monarq.store.sqlite.migrations import migrate
+from monarq.store.sqlite import migrations
 
 T = TypeVar("T")
 
@@ -133,6 +133,7 @@ class Connection:
             ) from error
 
     def _set_up(self) -> None:
+        self._check()
         # Must come before the file has its first page; later it does nothing.
         self.db.execute("pragma page_size = 8192")
         self._switch_to_wal()
@@ -143,12 +144,20 @@ class Connection:
         self.db.execute("pragma temp_store = memory")
         self.begin()
         try:
-            migrate(self.db)
+            migrations.migrate(self.db)
             self.commit()
         except BaseException:
             self.rollback()
             raise
         self._seen_version = self._data_version()
+
+    def _check(self) -> None:
+        # In a transaction: another process may be making the tables right now.
+        self.db.execute("begin")
+        try:
+            migrations.check(self.db)
+        finally:
+            self.rollback()
 
     def _switch_to_wal(self) -> None:
         # Whoever makes the switch needs the file for itself, and SQLite does not wait for that.

@@ -15,17 +15,23 @@ from monarq.errors import SchemaVersionError
 _APPLICATION_ID = 0x6D6E7271
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Run the steps that are missing. Inside the caller's transaction, so that of several
-    processes that open a new file at once, one makes the tables and the others find them."""
-    steps = _steps()
-    version = _pragma(db, "user_version")
-    if version > len(steps):
+def check(db: sqlite3.Connection) -> None:
+    """Refuse a file that is not ours, or newer than we are, before anything is changed in it."""
+    version, known = _pragma(db, "user_version"), len(_steps())
+    if version > known:
         raise SchemaVersionError(
-            f"the store has schema {version}, and this Monarq knows {len(steps)}: upgrade Monarq"
+            f"the store has schema {version}, and this Monarq knows {known}: upgrade Monarq"
         )
     if version == 0:
         _refuse_foreign_file(db)
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Run the steps that are missing. Inside the caller's transaction, so that of several
+    processes that open a new file at once, one makes the tables and the others find them."""
+    check(db)
+    steps = _steps()
+    version = _pragma(db, "user_version")
     for number, script in enumerate(steps[version:], version + 1):
         for statement in _statements(script):
             db.execute(statement)
