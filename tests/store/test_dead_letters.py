@@ -349,3 +349,14 @@ async def test_a_redriven_message_is_found_at_once_by_a_waiting_group(store: Sto
     assert (await pop(store, "q", group="g")).messages == []
     await store.redrive(EVERY_DEAD_LETTER)
     assert await seqs(store, "q", group="g") == [2]
+
+
+async def test_deleting_a_dead_item_deletes_its_letter_too(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    answer = await push(store, "w")
+    message, lease = await pop_one(store, "w")
+    await ack(store, message, lease, DEAD)
+    await store.delete_message(answer.partition_id, answer.transaction_id)
+    assert await dead_letters(store) == []
+    assert (await stats(store, "w")).dead_letters == 0
+    assert await store.redrive(EVERY_DEAD_LETTER) == 0

@@ -274,3 +274,24 @@ async def test_dedupe_and_redrive_work_on_sealed_messages(store: Store) -> None:
     await ack(store, message, lease, DEAD)
     assert await store.redrive(DeadLetterFilter(queue="q"), to="plain") == 1
     assert [m.payload for m in await drain(store, "plain")] == [SECRET]
+
+
+async def test_a_plain_message_that_dies_or_is_redriven_into_an_encrypted_queue_is_sealed(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    await encrypted(store)
+    keyless = await open_another(keys=[])
+    for source, target in (("plain", "q"), ("plain work", "w")):
+        kind = WORK if target == "w" else None
+        await store.configure(source, kind=kind)
+        await push(store, source, PLAIN)
+        message, lease = await pop_one(store, source)
+        await ack(store, message, lease, DEAD)
+        with pytest.raises(EncryptionKeyError):
+            await keyless.redrive(DeadLetterFilter(queue=source), to=target)
+        assert await store.count_dead_letters(DeadLetterFilter(queue=source)) == 1
+        assert await store.redrive(DeadLetterFilter(queue=source), to=target) == 1
+        await store.delete_queue(source)
+        assert [m.payload for m in (await pop(store, target)).messages] == [PLAIN]
+        with pytest.raises(EncryptionKeyError):
+            await (keyless.list_items(target) if kind else keyless.list_messages(target))

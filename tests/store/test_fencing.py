@@ -637,3 +637,12 @@ async def test_an_item_leased_twice_by_two_stores_is_completed_once(
         )
         assert [code_of(outcome) for outcome in outcomes] == ["lease_taken_over", None]  # type: ignore[arg-type]
     assert (await stats(store, "w")).states["done"] == 4
+
+
+async def test_without_a_lease_id_a_message_that_was_not_delivered_is_under_no_lease(
+    store: Store,
+) -> None:
+    answers = await push_many(store, "q", 3)
+    await pop(store, "q", 2)
+    async with nothing_changes(store):
+        assert await error_of(ack(store, answers[2], None)) == "lease_expired"

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from monarq.clock import ManualClock
-from monarq.errors import ConflictError, LeaseError, NotFoundError
+from monarq.errors import ConflictError, InvalidRequestError, LeaseError, NotFoundError
 from monarq.model import DeadLetterFilter, ItemState, Message, PushItem, Seek, SeekTo, StartFrom
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many
@@ -500,3 +500,92 @@ async def test_attempts_are_listed_in_the_order_they_ended_and_filtered_by_queue
         (queue, seq) for queue in ("w1", "w2") for seq in (3, 1, 2)
     ]
     assert len(await every(store.list_attempts, queue="w2", limit=2)) == 3
+
+
+# --- the wrong kind ---
+
+
+async def test_what_is_for_one_kind_of_queue_is_a_conflict_on_the_other(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    item = await push(store, "w", transaction_id="t")
+    await push(store, "q", transaction_id="t")
+    async with nothing_changes(store):
+        for call in (
+            lambda: store.list_messages("w"),
+            lambda: store.export_plan("w"),
+            lambda: store.get_message(item.partition_id, "t"),
+            lambda: store.subscribe("g", StartFrom.ALL, queue="w"),
+            lambda: store.list_items("q"),
+            lambda: store.next_items("q"),
+            lambda: store.find_item("q", "t"),
+        ):
+            with pytest.raises(ConflictError):
+                await call()
+
+
+async def test_a_work_queue_is_popped_without_groups_and_partitions(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    await push(store, "w")
+    async with nothing_changes(store):
+        with pytest.raises(InvalidRequestError):
+            await pop(store, "w", group="g")
+        with pytest.raises(InvalidRequestError):
+            await pop(store, "w", partition="p")
+    assert len((await pop(store, "w", partition="Default")).messages) == 1
+
+
+async def test_the_cursors_of_a_group_that_is_not_there_are_not_found(store: Store) -> None:
+    await push(store, "q")
+    with pytest.raises(NotFoundError):
+        await store.list_cursors("q", "missing")
+
+
+async def test_a_page_cannot_be_gone_on_from_in_another_list(store: Store) -> None:
+    for n in range(3):
+        await push(store, f"q{n}")
+        await pop(store, f"q{n}")
+    page = await store.list_queues(limit=1)
+    assert page.next is not None
+    with pytest.raises(InvalidRequestError):
+        await store.list_deliveries(limit=1, after=page.next)
+
+
+# --- many of everything ---
+
+
+async def test_very_many_small_pushes_read_like_one_big_one(
+    store: Store, clock: ManualClock
+) -> None:
+    times = []
+    for n in range(1, 301):
+        times.append(clock.now())
+        answer = await push(store, "q", b"%d" % n)
+        clock.advance(0.001)
+    rows = await every(store.list_messages, "q", limit=70)
+    assert [row.seq for row in rows] == list(range(1, 301))
+    assert [row.created_at for row in rows] == times
+    segments = await store.export_read(answer.partition_id, 5, 290)
+    assert sum(segment.count for segment in segments) == 286
+    await store.subscribe("g", StartFrom.ALL, queue="q")
+    assert await store.seek(Seek(group="g", queue="q", time=times[149])) == 151
+    assert [m.seq for m in await drain(store, "q", 64, group="g")] == list(range(150, 301))
+    popped = await pop(store, "q", 1000)
+    assert [m.seq for m in popped.messages] == list(range(1, 301))
+    assert (await ack_all(store, popped)).count == 300
+
+
+async def test_very_many_partitions_are_listed_planned_and_popped_each_once(
+    store: Store,
+) -> None:
+    items = [PushItem("q", b"%d" % n, f"p{n}") for n in range(250)]
+    answers = await push_items(store, *items)
+    assert len(await store.export_plan("q")) == 250
+    rows = await every(store.list_messages, "q", limit=90)
+    ids = sorted(answer.partition_id for answer in answers)
+    assert [row.partition_id for row in rows] == ids
+    await store.subscribe("g", StartFrom.ALL, queue="q")
+    assert len(await every(store.list_cursors, "q", "g", limit=90)) == 250
+    popped = await pop(store, "q", 1000, partitions=200)
+    assert len({message.partition for message in popped.messages}) == 200
+    await ack_all(store, popped)
+    assert len(await drain(store, "q", 1000, partitions=1000)) == 50

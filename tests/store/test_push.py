@@ -452,3 +452,27 @@ async def test_readers_of_two_groups_both_see_everything_while_several_push(
     for got in results[:2]:
         assert got is not None
         assert [order for _, order in sorted(got.items())] == [list(range(1, 31))] * 3
+
+
+async def test_nothing_of_a_refused_request_sticks_to_the_next_one_of_its_call(
+    store: Store,
+) -> None:
+    rich = PushItem("q", b"1", transaction_id="t", trace_id="tr", headers=b'{"a":1}')
+    refused = Push([rich, rich, PushItem("q", b"2", priority=1)], "producer")
+    outcomes = await store.push([refused, Push([PushItem("q", b"3")]), refused])
+    assert [code_of(outcome) for outcome in outcomes] == [
+        "invalid_request",
+        None,
+        "invalid_request",
+    ]
+    [row] = await every(store.list_messages, "q")
+    assert (row.seq, row.payload, row.trace_id) == (1, b"3", None)
+    assert (row.headers, row.producer, row.transaction_id) == (None, None, row.id)
+    assert (await push(store, "q", transaction_id="t")).status is PushStatus.QUEUED
+
+
+async def test_each_message_of_a_big_plain_batch_has_its_producer(store: Store) -> None:
+    await push_items(store, *(PushItem("q", b"1") for _ in range(50)), producer="me")
+    await push_many(store, "q", 2)
+    rows = await every(store.list_messages, "q")
+    assert [row.producer for row in rows] == ["me"] * 50 + [None] * 2

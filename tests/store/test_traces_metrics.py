@@ -1,6 +1,9 @@
 """Traces of messages, and the history of the counters."""
 
+import pytest
+
 from monarq.clock import SECOND, ManualClock
+from monarq.errors import InvalidRequestError
 from monarq.model import Trace
 from monarq.store import Store
 from tests.store.calls import ack_all, pop, push, push_many
@@ -188,3 +191,11 @@ async def test_metrics_go_after_thirty_days(store: Store, clock: ManualClock) ->
     clock.advance(2 * 86_400)
     await let_time_work(store)
     assert point not in await every(store.metrics, queue="q")
+
+
+async def test_half_a_message_is_no_filter_for_traces(store: Store) -> None:
+    await store.add_trace(trace(1, "name"))
+    with pytest.raises(InvalidRequestError):
+        await store.list_traces(partition_id=1)
+    with pytest.raises(InvalidRequestError):
+        await store.list_traces(transaction_id="t")
