@@ -26,6 +26,20 @@ update cursors set position = :position, available_at = :available_at, has_unres
     ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
 where partition_id = :partition and group_id = :group
 """
+_BEHIND_ALL = 1 << 62
+_FORGET_ALL = """
+delete from unresolved where group_id = :group and partition_id in (
+    select id from partitions where queue_id = :queue and (:only is null or id = :only))
+"""
+_PLACE_ALL = """
+update cursors set position = min(max(:seq, p.first_seq) - 1, p.last_seq), has_unresolved = 0,
+    available_at = case when min(max(:seq, p.first_seq) - 1, p.last_seq) < p.last_seq
+        then :now end,
+    ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
+from (select id, first_seq, last_seq from partitions
+    where queue_id = :queue and (:only is null or id = :only)) as p
+where cursors.partition_id = p.id and cursors.group_id = :group
+"""
 _LABELLED = """
 select q.id, g.id from queues q left join groups g on g.queue_id = q.id and g.name = ?
 where q.kind = 'ordered' and {labels} order by q.priority desc, q.id
@@ -155,10 +169,13 @@ def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_
     return group_id
 
 
-def _partitions(session: Session, queue_id: int) -> list[tuple[int, int, int]]:
+def _partitions(
+    session: Session, queue_id: int, only: int | None = None
+) -> list[tuple[int, int, int]]:
     return session.db.execute(
-        "select id, first_seq, last_seq from partitions where queue_id = ? order by id",
-        (queue_id,),
+        """select id, first_seq, last_seq from partitions
+        where queue_id = ? and (? is null or id = ?) order by id""",
+        (queue_id, only, only),
     ).fetchall()
 
 
@@ -183,12 +200,27 @@ def _place(
     _withhold(session, partition_id, group_id)
 
 
-def _withhold_all(session: Session, queue_id: int, group_id: int) -> None:
+def _place_all(session: Session, queue_id: int, group_id: int, seq: int, only: int | None) -> None:
+    """The same for all cursors of a group, or one, so that this seq is next where it is kept."""
+    values = {
+        "queue": queue_id,
+        "group": group_id,
+        "seq": seq,
+        "only": only,
+        "now": session.now,
+        "moved": MOVED,
+    }
+    session.db.execute(_FORGET_ALL, values)
+    session.db.execute(_PLACE_ALL, values)
+    _withhold_all(session, queue_id, group_id, only)
+
+
+def _withhold_all(session: Session, queue_id: int, group_id: int, only: int | None = None) -> None:
     rows = session.db.execute(
         """select distinct s.partition_id from partitions p cross join segments s
             on s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null)
-        where p.queue_id = ?""",
-        (queue_id,),
+        where p.queue_id = ? and (? is null or p.id = ?)""",
+        (queue_id, only, only),
     ).fetchall()
     for (partition_id,) in rows:
         _withhold(session, partition_id, group_id)
@@ -225,14 +257,21 @@ def count_positions(session: Session, queue: Queue) -> None:
 
 def _count_position(session: Session, queue_id: int, group_id: int) -> None:
     # The sum of positions that makes the lag right, whatever partitions are gone.
-    [lag] = session.db.execute(
-        """select coalesce(sum(p.last_seq - c.position), 0) from partitions p
-        join cursors c on c.partition_id = p.id and c.group_id = ? where p.queue_id = ?""",
-        (group_id, queue_id),
-    ).fetchone()
     pushed = session.counters.read(queue_id)["pushed"]
     counted = session.counters.read(queue_id, group_id)["position"]
+    lag = _lag(session, queue_id, group_id)
     session.counters.add(queue_id, group_id, position=pushed - lag - counted)
+
+
+def _lag(session: Session, queue_id: int, group_id: int, only: int | None = None) -> int:
+    """Looks at every partition: for when many cursors were moved."""
+    [lag] = session.db.execute(
+        """select coalesce(sum(p.last_seq - c.position), 0) from partitions p
+        cross join cursors c on c.partition_id = p.id and c.group_id = ?
+        where p.queue_id = ? and (? is null or p.id = ?)""",
+        (group_id, queue_id, only, only),
+    ).fetchone()
+    return int(lag)
 
 
 # --- the calls -----------------------------------------------------------------------------
@@ -257,7 +296,7 @@ def subscribe(
 
 def seek(session: Session, request: Seek) -> int:
     queue = session.queue(request.queue)
-    partitions = _partitions(session, queue.id)
+    only = None
     if request.partition is not None:
         row = session.db.execute(
             "select id from partitions where queue_id = ? and name = ?",
@@ -265,35 +304,31 @@ def seek(session: Session, request: Seek) -> int:
         ).fetchone()
         if row is None:
             raise NotFoundError(f"queue {queue.name!r} has no partition {request.partition!r}")
-        partitions = [one for one in partitions if one[0] == row[0]]
+        only = row[0]
     group_id = find_group(session, queue.id, request.group)
     if group_id is None:
         raise NotFoundError(f"queue {queue.name!r} has no group {request.group!r}")
-    for partition_id, first, last in partitions:
-        position = _seek_position(session, request, partition_id, first, last)
-        _place(session, partition_id, group_id, position, last)
+    if request.time is not None:
+        for partition_id, first, last in _partitions(session, queue.id, only):
+            position = segment_log.position_before(
+                session.db, partition_id, request.time, first, last
+            )
+            _place(session, partition_id, group_id, position, last)
+    else:
+        _place_all(session, queue.id, group_id, _wanted_seq(request), only)
     _count_position(session, queue.id, group_id)
     _let_retention_look(session, queue)
-    [before] = session.db.execute(
-        """select coalesce(sum(p.last_seq - c.position), 0) from partitions p
-        join cursors c on c.partition_id = p.id and c.group_id = ?
-        where p.queue_id = ? and (? is null or p.name = ?)""",
-        (group_id, queue.id, request.partition, request.partition),
-    ).fetchone()
-    return int(before)
+    return _lag(session, queue.id, group_id, only)
 
 
-def _seek_position(
-    session: Session, request: Seek, partition_id: int, first: int, last: int
-) -> int:
+def _wanted_seq(request: Seek) -> int:
+    """The seq to be next, as far as it is kept."""
     if request.to is SeekTo.START:
-        return first - 1
+        return 1
     if request.to is SeekTo.END:
-        return last
-    if request.time is not None:
-        return segment_log.position_before(session.db, partition_id, request.time, first, last)
+        return _BEHIND_ALL
     assert request.seq is not None
-    return min(max(request.seq, first) - 1, last)
+    return request.seq
 
 
 def _let_retention_look(session: Session, queue: Queue) -> None:

@@ -91,7 +91,7 @@ class _Pushing:
     def carry_out(self, request: Push) -> list[Pushed]:
         kinds = set(map(_KIND, request.items))
         if len(kinds) == 1 and kinds.pop()[2:] == _PLAIN:
-            target = self._target(request.items[0], ())
+            target = self._target(request.items[0], [])
             if not target.is_work:
                 return self._append_plain(request, target)
         return self._append_all(request)
@@ -107,13 +107,17 @@ class _Pushing:
 
     def _append_all(self, request: Push) -> list[Pushed]:
         targets: dict[tuple[str, str], _Target] = {}
+        ids: dict[tuple[str, str], list[str]] = {}
+        for item in request.items:
+            if item.transaction_id is not None:
+                ids.setdefault((item.queue, item.partition), []).append(item.transaction_id)
         answers: list[Pushed] = []
         append = self._appender.append
         for item in request.items:
             key = (item.queue, item.partition)
             target = targets.get(key)
             if target is None:
-                target = targets[key] = self._target(item, request.items)
+                target = targets[key] = self._target(item, ids.get(key, []))
             lane = target.lane
             if target.is_work:
                 validation.check_work_item(item)
@@ -184,8 +188,8 @@ class _Pushing:
         new = NewItem(message, item.priority, run_at, item.max_attempts, item.backoff_base)
         return self._appender.append_item(lane, new)
 
-    def _target(self, item: PushItem, others: Sequence[PushItem]) -> _Target:
-        """Where the item goes, and which transaction ids of the others are there already."""
+    def _target(self, item: PushItem, ids: list[str]) -> _Target:
+        """Where the item goes, and which of these transaction ids are there already."""
         queue = self._session.find_queue(item.queue)
         if queue is None:
             validation.check_ordered_item(item)
@@ -203,14 +207,7 @@ class _Pushing:
             lane = self._appender.make_lane(queue, item.partition)
             self._made.append(lane)
         self._marks.append((lane, self._appender.mark(lane)))
-        given = [
-            other.transaction_id
-            for other in others
-            if other.transaction_id is not None
-            and other.queue == item.queue
-            and other.partition == item.partition
-        ]
-        return _Target(lane, cipher, self._appender.known_ids(lane, given))
+        return _Target(lane, cipher, self._appender.known_ids(lane, ids))
 
     def _make_queue(self, item: PushItem) -> Queue:
         self._before_making()
