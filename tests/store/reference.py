@@ -402,6 +402,27 @@ class Reference(Inspection):
             outlived += together
         return outlived if queue.options.retention_enabled else []
 
+    def about_to_meet(self) -> list[Pop]:
+        """What would meet in a dead queue if the lifecycle ran now, each as a pop that settles
+        it: which comes first within one step is a store's own business, and can be seen."""
+        dead_queues = {queue.options.dead_queue for queue in self.world.queues.values()}
+        found: list[Pop] = []
+        for queue in self.world.queues.values():
+            if not queue.options.dead_queue and queue.name not in dead_queues:
+                continue
+            if queue.is_work:
+                if self.expired_items(queue) or any(self.is_due(item) for item in queue.items):
+                    found.append(Pop(queue=queue.name))
+                continue
+            for partition in queue.partitions.values():
+                for group, cursor in partition.cursors.items():
+                    lease = cursor.lease
+                    is_live = lease is not None and lease.is_live(self.now)
+                    has_run_out = lease is not None and lease.has_run_out(self.now)
+                    if has_run_out or (not is_live and self.too_old(queue, partition, cursor)):
+                        found.append(Pop(queue=queue.name, partition=partition.name, group=group))
+        return found
+
     def overdue(self) -> list[str]:
         """What the lifecycle has still to do."""
         found: list[str] = []

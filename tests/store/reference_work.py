@@ -54,6 +54,7 @@ class WorkRules(OrderedRules):
             return Popped(messages=[], next_at=self.next_change(queue))
         lease_id = self.next_lease_id()
         until = self.now + micros(request.lease_seconds or queue.options.lease_time)
+        before = [item.lease for item in items]
         for item in items:
             item.state = ItemState.LEASED
             item.attempts += 1
@@ -62,8 +63,9 @@ class WorkRules(OrderedRules):
         messages = [as_message(queue, partition, item) for item in items]
         if not request.auto_ack:
             return Popped(messages=messages, lease_id=lease_id, lease_until=until)
-        for item in items:
+        for item, lease in zip(items, before, strict=True):
             self.answer_item(queue, item, Ack(status=AckStatus.COMPLETED))
+            item.lease = lease  # nobody was told of the other one
         return Popped(messages=messages)
 
     def next_change(self, queue: QueueState) -> int | None:
@@ -90,6 +92,12 @@ class WorkRules(OrderedRules):
         for item in self.expired_items(queue):
             if pace.has_buried(work_partition(queue), item):
                 self.kill(queue, item, TOO_OLD)
+
+    def is_due(self, item: WorkItem) -> bool:
+        """Whether it is to be returned to the queue."""
+        if item.state is ItemState.SCHEDULED:
+            return item.run_at is not None and item.run_at <= self.now
+        return item.lease is not None and item.lease.has_run_out(self.now)
 
     def expired_items(self, queue: QueueState) -> list[WorkItem]:
         """Those that are past their expiry and not leased."""

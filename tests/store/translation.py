@@ -15,6 +15,8 @@ from monarq.model import (
     Ack,
     Acked,
     DeadLetter,
+    Item,
+    ItemState,
     Popped,
     Push,
     Queue,
@@ -28,6 +30,8 @@ from tests.store.strategies import KINDS
 #: Where the model says one of these, a store words it as it likes.
 OWN_WORDS = (EXPIRED, TOO_OLD, UNSAID, ANYONE)
 ANYTHING = "(in the store's own words)"
+
+WAITING = (ItemState.SCHEDULED, ItemState.READY, ItemState.LEASED)
 
 #: Numbers of the store's own, and what is compared apart from the rest.
 NOT_COMPARED: dict[type, tuple[str, ...]] = {
@@ -114,6 +118,8 @@ def plain(answer: Any, ids: Ids | None) -> Any:
         hidden = ("queue", "partition")  # of a whole lease, which may cover several
     elif isinstance(answer, Acked) and KINDS[answer.queue] is QueueKind.WORK:
         hidden = ("lease_released",)
+    elif isinstance(answer, Item) and answer.state not in WAITING:
+        hidden = ("effective_priority",)  # nothing depends on it any more
     return {
         name: plain_field(name, getattr(answer, name), ids)
         for name in answer.__struct_fields__
