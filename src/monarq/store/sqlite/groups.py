@@ -27,17 +27,17 @@ update cursors set position = :position, available_at = :available_at, has_unres
 where partition_id = :partition and group_id = :group
 """
 _BEHIND_ALL = 1 << 62
+# {where} is which partitions: all of a queue, or one.
 _FORGET_ALL = """
-delete from unresolved where group_id = :group and partition_id in (
-    select id from partitions where queue_id = :queue and (:only is null or id = :only))
+delete from unresolved where group_id = :group
+    and partition_id in (select p.id from partitions p where {where})
 """
 _PLACE_ALL = """
 update cursors set position = min(max(:seq, p.first_seq) - 1, p.last_seq), has_unresolved = 0,
     available_at = case when min(max(:seq, p.first_seq) - 1, p.last_seq) < p.last_seq
         then :now end,
     ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
-from (select id, first_seq, last_seq from partitions
-    where queue_id = :queue and (:only is null or id = :only)) as p
+from (select p.id, p.first_seq, p.last_seq from partitions p where {where}) as p
 where cursors.partition_id = p.id and cursors.group_id = :group
 """
 _LABELLED = """
@@ -173,10 +173,13 @@ def _partitions(
     session: Session, queue_id: int, only: int | None = None
 ) -> list[tuple[int, int, int]]:
     return session.db.execute(
-        """select id, first_seq, last_seq from partitions
-        where queue_id = ? and (? is null or id = ?) order by id""",
-        (queue_id, only, only),
+        f"select id, first_seq, last_seq from partitions p where {_where(only)} order by id",
+        {"queue": queue_id, "only": only},
     ).fetchall()
+
+
+def _where(only: int | None) -> str:
+    return "p.queue_id = :queue" if only is None else "p.id = :only"
 
 
 # --- placing cursors -----------------------------------------------------------------------
@@ -210,17 +213,17 @@ def _place_all(session: Session, queue_id: int, group_id: int, seq: int, only: i
         "now": session.now,
         "moved": MOVED,
     }
-    session.db.execute(_FORGET_ALL, values)
-    session.db.execute(_PLACE_ALL, values)
+    session.db.execute(_FORGET_ALL.format(where=_where(only)), values)
+    session.db.execute(_PLACE_ALL.format(where=_where(only)), values)
     _withhold_all(session, queue_id, group_id, only)
 
 
 def _withhold_all(session: Session, queue_id: int, group_id: int, only: int | None = None) -> None:
     rows = session.db.execute(
-        """select distinct s.partition_id from partitions p cross join segments s
+        f"""select distinct s.partition_id from partitions p cross join segments s
             on s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null)
-        where p.queue_id = ? and (? is null or p.id = ?)""",
-        (queue_id, only, only),
+        where {_where(only)}""",
+        {"queue": queue_id, "only": only},
     ).fetchall()
     for (partition_id,) in rows:
         _withhold(session, partition_id, group_id)
@@ -266,10 +269,10 @@ def _count_position(session: Session, queue_id: int, group_id: int) -> None:
 def _lag(session: Session, queue_id: int, group_id: int, only: int | None = None) -> int:
     """Looks at every partition: for when many cursors were moved."""
     [lag] = session.db.execute(
-        """select coalesce(sum(p.last_seq - c.position), 0) from partitions p
-        cross join cursors c on c.partition_id = p.id and c.group_id = ?
-        where p.queue_id = ? and (? is null or p.id = ?)""",
-        (group_id, queue_id, only, only),
+        f"""select coalesce(sum(p.last_seq - c.position), 0) from partitions p
+        cross join cursors c on c.partition_id = p.id and c.group_id = :group
+        where {_where(only)}""",
+        {"queue": queue_id, "only": only, "group": group_id},
     ).fetchone()
     return int(lag)
 
@@ -308,6 +311,8 @@ def seek(session: Session, request: Seek) -> int:
     group_id = find_group(session, queue.id, request.group)
     if group_id is None:
         raise NotFoundError(f"queue {queue.name!r} has no group {request.group!r}")
+    was = _lag(session, queue.id, group_id, only)
+    counters = session.counters.snapshot()
     if request.time is not None:
         for partition_id, first, last in _partitions(session, queue.id, only):
             position = segment_log.position_before(
@@ -316,9 +321,12 @@ def seek(session: Session, request: Seek) -> int:
             _place(session, partition_id, group_id, position, last)
     else:
         _place_all(session, queue.id, group_id, _wanted_seq(request), only)
-    _count_position(session, queue.id, group_id)
-    _let_retention_look(session, queue)
-    return _lag(session, queue.id, group_id, only)
+    now = _lag(session, queue.id, group_id, only)
+    # Whatever the steps on the way have counted.
+    session.counters.restore(counters)
+    session.counters.add(queue.id, group_id, position=was - now)
+    _let_retention_look(session, queue, only)
+    return now
 
 
 def _wanted_seq(request: Seek) -> int:
@@ -331,12 +339,17 @@ def _wanted_seq(request: Seek) -> int:
     return request.seq
 
 
-def _let_retention_look(session: Session, queue: Queue) -> None:
+def _let_retention_look(session: Session, queue: Queue, only: int | None = None) -> None:
     """Cursors were moved, so that more may go now, by retention or by eviction."""
     session.db.execute(
-        """update partitions set held = 0, check_at = ?
-        where queue_id = ? and (held = 1 or ?) and emptied_at is null""",
-        (session.now, queue.id, queue.options.max_wait_time_seconds > 0),
+        f"""update partitions as p set held = 0, check_at = :now
+        where {_where(only)} and (held = 1 or :evicts) and emptied_at is null""",
+        {
+            "queue": queue.id,
+            "only": only,
+            "now": session.now,
+            "evicts": queue.options.max_wait_time_seconds > 0,
+        },
     )
 
 

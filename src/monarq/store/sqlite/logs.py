@@ -70,14 +70,14 @@ def list_traces(
     if partition_id is not None:
         terms["t.partition_id = ?"] = partition_id
         terms["t.transaction_id = ?"] = transaction_id
-    source = "traces t"
+    source, key = "traces t", "t.id"
     if name is not None:
-        source = "trace_names n cross join traces t on t.id = n.trace_id"
+        source, key = "trace_names n cross join traces t on t.id = n.trace_id", "n.trace_id"
         terms = {"n.name = ?": name, "n.trace_id > ?": last, **terms}
     rows = session.db.execute(
         f"""select t.id, t.partition_id, t.transaction_id, t.event_type, t.names, t.created_at,
             t.data
-        from {source} where {" and ".join(terms)} order by t.id limit ?""",
+        from {source} where {" and ".join(terms)} order by {key} limit ?""",
         (*terms.values(), limit + 1),
     )
     return paging.page([_to_trace(row) for row in rows], limit, "traces", lambda trace: trace.id)

@@ -318,6 +318,7 @@ create table trace_names (
     trace_id integer not null,
     primary key (name, trace_id)
 ) strict, without rowid;
+create index trace_names_by_trace on trace_names (trace_id);
 
 create table settings (
     key text primary key,
