@@ -2,8 +2,8 @@
 
 It makes the calls of `monarq.store.contract.Store`, one thread, no waiting, everything in plain
 lists and dicts. It is written to be obviously right and not to be fast: nothing here may use a
-trick that a store uses. The rules for ordered queues are in `reference_ordered`, those for work
-queues in `reference_work`, what they share in `reference_core`.
+trick that a store uses. The rules for ordered queues are in `reference_ordered` and
+`reference_acks`, those for work queues in `reference_work`, what they share in `reference_core`.
 
 Partition and lease ids are its own: whoever compares it with a store maps them.
 """
@@ -49,13 +49,13 @@ from monarq.model import (
 )
 from monarq.store import validation
 from monarq.store.contract import Outcome
-from tests.store.reference_core import AT_ONCE, LifecyclePace, with_headers
-from tests.store.reference_inspection import Inspection
-from tests.store.reference_state import KeptMessage, Partition, QueueState, Scope
+from tests.store.reference_core import with_headers
+from tests.store.reference_lifecycle import LifecycleRules
+from tests.store.reference_state import QueueState, Scope
 from tests.store.reference_work import work_partition
 
 
-class Reference(Inspection):
+class Reference(LifecycleRules):
     # --- push, pop, ack, renew, transaction --------------------------------------------------
 
     def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
@@ -304,24 +304,24 @@ class Reference(Inspection):
 
     def redrive_one(self, letter: DeadLetter, to: str | None) -> None:
         source = self.queue(letter.queue)
-        if source.is_work and to in (None, letter.queue):
-            [item] = [item for item in source.items if item.seq == letter.seq]
-            self.start_over(source, item)
-            return
         target = self.queue(to or letter.queue)
+        items = [item for item in source.items if item.seq == letter.seq]
+        if source.is_work and target is source:
+            self.start_over(source, items[0])
+            return
         self.store_item(
             PushItem(
                 queue=target.name,
                 payload=letter.payload,
-                partition=letter.partition,
+                partition=DEFAULT_PARTITION if target.is_work else letter.partition,
                 trace_id=letter.trace_id,
                 headers=with_headers(letter.headers, monarqRedrivenFrom=letter.transaction_id),
+                priority=items[0].priority if items and target.is_work else None,
             ),
             letter.producer,
             only_for=letter.group if target is source else None,
         )
-        if source.is_work:
-            source.items = [item for item in source.items if item.seq != letter.seq]
+        source.items = [item for item in source.items if item not in items]
 
     def purge_dead_letters(self, which: DeadLetterFilter) -> int:
         gone = [letter for letter in self.world.letters if _matches(letter, which)]
@@ -358,90 +358,6 @@ class Reference(Inspection):
             raise ConflictError("the item is leased")
         queue.items.remove(item)
         self.forget_letter(queue, item)
-
-    # --- lifecycle -----------------------------------------------------------------------------
-
-    def lifecycle(self, pace: LifecyclePace = AT_ONCE) -> None:
-        """What time has done, in one step without bound."""
-        self.world.calls += 1
-        for queue in list(self.world.queues.values()):
-            if queue.is_work:
-                self.settle_items(queue, pace)
-                for item in self.outlived_items(queue):
-                    if pace.has_removed_item(work_partition(queue), item):
-                        queue.items.remove(item)
-                continue
-            for partition in queue.partitions.values():
-                for cursor in partition.cursors.values():
-                    if cursor.lease is None or not cursor.lease.is_live(self.now):
-                        self.settle(queue, partition, cursor, pace)
-                self.retain(queue, partition, pace)
-
-    def retain(self, queue: QueueState, partition: Partition, pace: LifecyclePace) -> None:
-        for message in self.outlived(queue, partition):
-            if pace.has_removed(partition, message.seq):
-                partition.messages.remove(message)
-        for cursor in partition.cursors.values():
-            self.advance(partition, cursor)
-            if not self.unresolved(partition, cursor):
-                cursor.available_at = None
-
-    def outlived(self, queue: QueueState, partition: Partition) -> list[KeptMessage]:
-        """What is not kept any longer. What was pushed together goes together."""
-        keep = micros(queue.options.retention_seconds)
-        keep_done = micros(queue.options.completed_retention_seconds)
-        outlived: list[KeptMessage] = []
-        for call in sorted({message.pushed_in for message in partition.messages}):
-            together = [m for m in partition.messages if m.pushed_in == call]
-            age = self.now - together[0].created_at
-            is_consumed = bool(partition.cursors) and all(
-                cursor.position >= together[-1].seq for cursor in partition.cursors.values()
-            )
-            if not (0 < keep <= age or (is_consumed and 0 < keep_done <= age)):
-                break
-            outlived += together
-        return outlived if queue.options.retention_enabled else []
-
-    def about_to_meet(self) -> list[Pop]:
-        """What would meet in a dead queue if the lifecycle ran now, each as a pop that settles
-        it: which comes first within one step is a store's own business, and can be seen."""
-        dead_queues = {queue.options.dead_queue for queue in self.world.queues.values()}
-        found: list[Pop] = []
-        for queue in self.world.queues.values():
-            if not queue.options.dead_queue and queue.name not in dead_queues:
-                continue
-            if queue.is_work:
-                if self.expired_items(queue) or any(self.is_due(item) for item in queue.items):
-                    found.append(Pop(queue=queue.name))
-                continue
-            for partition in queue.partitions.values():
-                for group, cursor in partition.cursors.items():
-                    lease = cursor.lease
-                    is_live = lease is not None and lease.is_live(self.now)
-                    has_run_out = lease is not None and lease.has_run_out(self.now)
-                    if has_run_out or (not is_live and self.too_old(queue, partition, cursor)):
-                        found.append(Pop(queue=queue.name, partition=partition.name, group=group))
-        return found
-
-    def overdue(self) -> list[str]:
-        """What the lifecycle has still to do."""
-        found: list[str] = []
-        for queue in self.world.queues.values():
-            if queue.is_work:
-                found += [f"bury {queue.name} {i.seq}" for i in self.expired_items(queue)]
-                found += [f"remove {queue.name} {i.seq}" for i in self.outlived_items(queue)]
-            for partition in queue.partitions.values():
-                found += [
-                    f"remove {queue.name} {partition.name} {message.seq}"
-                    for message in self.outlived(queue, partition)
-                ]
-                found += [
-                    f"evict {queue.name} {partition.name} {message.seq} for {group}"
-                    for group, cursor in partition.cursors.items()
-                    for message in self.too_old(queue, partition, cursor)
-                    if cursor.lease is None or not cursor.lease.is_live(self.now)
-                ]
-        return found
 
 
 def refused_by_work_queue(request: Pop) -> InvalidRequestError | None:

@@ -134,7 +134,9 @@ class ReferenceCore:
         queue = QueueState(name, kind, namespace, task, self.now, QueueOptions())
         self.world.queues[name] = queue
         if kind is QueueKind.ORDERED:
-            for (group, scope), start_at in self.world.subscriptions.items():
+            subscriptions = self.world.subscriptions.items()
+            # What was said of the queue itself counts before what was said of its label.
+            for (group, scope), start_at in sorted(subscriptions, key=lambda s: not s[0][1].queue):
                 if scope.covers(queue) and group not in queue.groups:
                     queue.groups[group] = GroupState(start_at, self.now)
             for group, known in queue.groups.items():

@@ -16,8 +16,9 @@ from monarq.model import (
     Pop,
     Popped,
 )
+from tests.store.reference_acks import AckRules
 from tests.store.reference_core import AT_ONCE, LifecyclePace
-from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID, OrderedRules
+from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID
 from tests.store.reference_state import (
     AttemptState,
     Lease,
@@ -29,7 +30,7 @@ from tests.store.reference_state import (
 CANCELLED = "cancelled"
 
 
-class WorkRules(OrderedRules):
+class WorkRules(AckRules):
     # --- pop -------------------------------------------------------------------------------
 
     def pop_work(self, queue: QueueState, requests: Sequence[Pop]) -> list[Popped]:
@@ -198,12 +199,14 @@ class WorkRules(OrderedRules):
             self.fence(item.lease, request.lease_id)
         elif item.lease is None or not item.lease.is_live(self.now):
             raise LeaseExpiredError("the item is not leased")
+        assert item.lease is not None
+        lease_id = item.lease.id
         dead = self.answer_item(queue, item, request)
         return Acked(
             queue=queue.name,
             partition=work_partition(queue).name,
             transaction_id=request.transaction_id,
-            lease_released=True,
+            lease_released=not any(q is queue for q, _ in self.leased_items(lease_id)),
             dead=int(dead),
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from monarq.model import (
     DEFAULT_GROUP,
@@ -156,6 +157,18 @@ def pops(draw: st.DrawFn, now: int, names: Sequence[str]) -> Pop:
         start=draw(starts(now)),
         consumer=draw(st.sampled_from([None, "c1", "c2"])),
     )
+
+
+@st.composite
+def pop_calls(draw: st.DrawFn, now: int, names: Sequence[str]) -> list[Pop]:
+    """Requests for the same thing; sometimes with an ordered and a work queue in one call."""
+    first, second = draw(pops(now, names)), draw(pops(now, names))
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 10]), max_size=2))
+    requests = [first, *(replace(first, batch=size) for size in sizes)]
+    kinds = {KINDS.get(request.queue or "", QueueKind.ORDERED) for request in (first, second)}
+    if len(kinds) == 2 and draw(st.booleans()):
+        requests.insert(draw(st.integers(0, len(requests))), second)
+    return requests
 
 
 def seek_targets(now: int) -> st.SearchStrategy[dict[str, Any]]:

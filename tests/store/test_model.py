@@ -150,7 +150,7 @@ class Histories(RuleBasedStateMachine):
         return [message.transaction_id for message, _, _ in self.delivered[-2:]]
 
     def pop(self, data: st.DataObject) -> None:
-        self.pop_some(data, some.QUEUES, most=3)
+        self.pop_some(data, some.QUEUES)
 
     def pop_where_something_is(self, data: st.DataObject) -> None:
         self.pop_some(data, self.queues_with_something())
@@ -160,18 +160,17 @@ class Histories(RuleBasedStateMachine):
         self.pop_some(data, self.queues_with_something())
         fresh = self.delivered[before:]
         if fresh:
-            acks = self.some_acks(fresh, right=True)
-            self.both.ack(data.draw(st.lists(acks, min_size=1, max_size=4)))
+            self.ack_some(data, fresh, right=True)
 
     def queues_with_something(self) -> Sequence[str]:
         queues = self.model.world.queues.values()
         return [q.name for q in queues if self.model.pending(q) and not q.paused] or some.QUEUES
 
-    def pop_some(self, data: st.DataObject, names: Sequence[str], most: int = 1) -> None:
-        self.pop_these(data.draw(st.lists(some.pops(self.now, names), min_size=1, max_size=most)))
+    def pop_some(self, data: st.DataObject, names: Sequence[str]) -> None:
+        self.pop_these(data.draw(some.pop_calls(self.now, names)))
 
     def pop_these(self, requests: list[Pop]) -> None:
-        for request, answer in zip(requests, self.both.pop(requests), strict=True):
+        for request, answer in zip(requests, self.both.pop(requests), strict=False):
             if isinstance(answer, Popped) and answer.lease_id is not None:
                 for message in answer.messages:
                     self.delivered.append((message, answer.lease_id, request.group))
@@ -179,9 +178,25 @@ class Histories(RuleBasedStateMachine):
     def ack(self, data: st.DataObject) -> None:
         if not self.delivered:
             return
-        right = data.draw(st.booleans())
-        acks = self.some_acks(self.delivered[-8:], right=right)
-        self.both.ack(data.draw(st.lists(acks, min_size=1, max_size=4)))
+        self.ack_some(data, self.delivered[-8:], right=data.draw(st.booleans()))
+
+    def ack_some(self, data: st.DataObject, delivered: list[Delivered], *, right: bool) -> None:
+        acks = st.lists(self.some_acks(delivered, right=right), min_size=1, max_size=4)
+        for call in self.in_calls(data.draw(acks)):
+            self.both.ack(call)
+
+    def in_calls(self, acks: list[Ack]) -> list[list[Ack]]:
+        """Acks that may be sent in one call: only those of one partition are carried out in
+        order, and what else they may do to each other (by a dead queue, by ending a lease that
+        is foreign elsewhere) would depend on it."""
+        calls: list[list[Ack]] = []
+        for ack in acks:
+            before = calls[-1][-1] if calls else None
+            if before and ack.partition_id and ack.partition_id == before.partition_id:
+                calls[-1].append(ack)
+            else:
+                calls.append([ack])
+        return calls
 
     def ack_every_message_of_a_lease(self, data: st.DataObject) -> None:
         if not self.delivered:
@@ -200,7 +215,11 @@ class Histories(RuleBasedStateMachine):
             )
             for message in data.draw(st.permutations(messages))
         ]
-        self.both.ack(acks)
+        if any(queue.options.dead_queue for queue in self.model.world.queues.values()):
+            for call in self.in_calls(acks):
+                self.both.ack(call)
+        else:
+            self.both.ack(acks)
 
     def some_acks(self, recent: list[Delivered], *, right: bool) -> st.SearchStrategy[Ack]:
         """Acks of what was delivered; unless `right`, something may be wrong with them."""
@@ -338,7 +357,8 @@ class Histories(RuleBasedStateMachine):
         if limit is None:
             self.both.call("purge_dead_letters", self.some_letters(data))
         else:
-            self.both.call("redrive", self.some_letters(data), limit=limit)
+            to = data.draw(st.sampled_from([None, None, None, *some.QUEUES, "nowhere"]))
+            self.both.call("redrive", self.some_letters(data), to=to, limit=limit)
 
     def some_letters(self, data: st.DataObject) -> DeadLetterFilter:
         letter = data.draw(st.sampled_from(self.model.world.letters))

@@ -20,12 +20,10 @@ from monarq.model import (
     Popped,
     Push,
     Queue,
-    QueueKind,
     Renewed,
 )
 from tests.store.reference_inspection import ANYONE
 from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID
-from tests.store.strategies import KINDS
 
 #: Where the model says one of these, a store words it as it likes.
 OWN_WORDS = (EXPIRED, TOO_OLD, UNSAID, ANYONE)
@@ -116,8 +114,6 @@ def plain(answer: Any, ids: Ids | None) -> Any:
     hidden = NOT_COMPARED.get(type(answer), ())
     if isinstance(answer, Acked) and answer.transaction_id is None:
         hidden = ("queue", "partition")  # of a whole lease, which may cover several
-    elif isinstance(answer, Acked) and KINDS[answer.queue] is QueueKind.WORK:
-        hidden = ("lease_released",)
     elif isinstance(answer, Item) and answer.state not in WAITING:
         hidden = ("effective_priority",)  # nothing depends on it any more
     return {
