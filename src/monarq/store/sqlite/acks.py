@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+import msgspec
+
 from monarq.clock import micros
 from monarq.errors import (
     AlreadyAckedError,
@@ -29,6 +31,7 @@ from monarq.model import (
 from monarq.store import validation
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import fencing, groups, items
+from monarq.store.sqlite.appending import KNOWN_IDS
 from monarq.store.sqlite.calls import refusal
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.items import WorkItem
@@ -134,6 +137,7 @@ class Acking:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._targets: dict[tuple[int, str], _Target] = {}
+        self._known: dict[tuple[int, str | None], int] = {}
 
     def carry_out(self, request: Ack) -> Acked:
         if request.transaction_id is None:
@@ -148,7 +152,7 @@ class Acking:
 
     def complete_run(self, requests: Sequence[Ack]) -> list[Outcome[Acked]] | None:
         """Requests that are alike but for the message, if they complete the next messages of a
-        lease in order and by the ids that Monarq made. None: they are something else."""
+        lease in order. None: they are something else."""
         first = requests[0]
         if first.status is not _COMPLETED or first.partition_id is None or not first.lease_id:
             return None
@@ -162,10 +166,13 @@ class Acking:
         last = cursor.position + len(requests)
         if not cursor.is_leased(self._session.now) or last > cursor.lease_to:
             return None
+        seqs = range(cursor.position + 1, last + 1)
+        ids = [request.transaction_id for request in requests]
         prefix = cursor.id_prefix
-        ids = [f"{prefix}{seq}" for seq in range(cursor.position + 1, last + 1)]
-        if ids != [request.transaction_id for request in requests]:
-            return None
+        if ids != [f"{prefix}{seq}" for seq in seqs]:
+            known = self._look_up(first.partition_id, ids)
+            if [known.get(one) for one in ids] != list(seqs):
+                return None
         cursor.open_lease(self._session)
         cursor.complete_run(self._session, last)
         ended = cursor.settle_answers(self._session)
@@ -237,13 +244,24 @@ class Acking:
             and target.first_seq <= named[1] <= target.last_seq
         ):
             return named[1]
-        row = self._session.db.execute(
-            "select seq from transaction_ids where partition_id = ? and transaction_id = ?",
-            (partition_id, transaction_id),
-        ).fetchone()
-        if row is None:
+        seq = self._known.get((partition_id, transaction_id))
+        if seq is None:
+            seq = self._look_up(partition_id, [transaction_id]).get(transaction_id)
+        if seq is None:
             raise NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
-        return int(row[0])
+        return seq
+
+    def _look_up(
+        self, partition_id: int, transaction_ids: Sequence[str | None]
+    ) -> dict[str | None, int]:
+        """The seqs of transaction ids that callers gave; remembered for the requests to come."""
+        found: dict[str | None, int] = dict(
+            self._session.db.execute(
+                KNOWN_IDS, (msgspec.json.encode(transaction_ids).decode(), partition_id)
+            )
+        )
+        self._known.update({(partition_id, one): seq for one, seq in found.items()})
+        return found
 
     # --- items -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ and does not check sizes or keys.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -25,7 +26,7 @@ _LOAD = """
 select id, first_seq, last_seq, last_at, turns, check_at from partitions
 where queue_id = ? and name = ?
 """
-_KNOWN = """
+KNOWN_IDS = """
 select t.transaction_id, t.seq from json_each(?) j
 cross join transaction_ids t on t.partition_id = ? and t.transaction_id = j.value
 """
@@ -101,6 +102,7 @@ class Appender:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._lanes: dict[tuple[int, str], Lane] = {}
+        self._added: Counter[int] = Counter()
 
     # --- lanes -----------------------------------------------------------------------------
 
@@ -139,9 +141,7 @@ class Appender:
 
     def added(self, queue_id: int) -> int:
         """How many messages or items for the queue are not flushed yet."""
-        return sum(
-            lane.last_seq - lane.base for lane in self._lanes.values() if lane.queue.id == queue_id
-        )
+        return self._added[queue_id]
 
     # --- transaction ids ---------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Appender:
         if not lane.base or not transaction_ids:
             return {}
         wanted = msgspec.json.encode(transaction_ids).decode()
-        return dict(self._session.db.execute(_KNOWN, (wanted, lane.id)))
+        return dict(self._session.db.execute(KNOWN_IDS, (wanted, lane.id)))
 
     def seq_of(
         self, lane: Lane, transaction_id: str, known: dict[str, int] | None = None
@@ -197,6 +197,7 @@ class Appender:
         """The seq of the message. Its transaction id, if it has one, is not there yet."""
         payload, transaction_id, trace_id, producer, headers = message
         seq = lane.last_seq = lane.last_seq + 1
+        self._added[lane.queue.id] += 1
         lane.payloads.append(payload)
         if transaction_id is not None:
             lane.explicit[transaction_id] = seq
@@ -212,6 +213,7 @@ class Appender:
         """Append messages that have nothing but a payload; their seqs."""
         seqs = range(lane.last_seq + 1, lane.last_seq + len(payloads) + 1)
         lane.last_seq += len(payloads)
+        self._added[lane.queue.id] += len(payloads)
         lane.payloads += payloads
         if producer is not None:
             lane.producers.update(dict.fromkeys(seqs, producer))
@@ -221,6 +223,7 @@ class Appender:
         now, options = self._session.now, lane.queue.options
         message = item.message
         seq = lane.last_seq = lane.last_seq + 1
+        self._added[lane.queue.id] += 1
         lane.turns += 1
         is_scheduled = item.run_at is not None and item.run_at > now
         priority = options.default_priority if item.priority is None else item.priority
@@ -249,6 +252,7 @@ class Appender:
         """Take back what was appended since."""
         count = lane.last_seq - mark.last_seq
         if count:
+            self._added[lane.queue.id] -= count
             del lane.payloads[-count:]
             del lane.item_rows[-count:]
         lane.last_seq, lane.turns = mark.last_seq, mark.turns
@@ -263,6 +267,7 @@ class Appender:
     def flush(self) -> None:
         lanes = [lane for lane in self._lanes.values() if lane.last_seq > lane.base]
         self._lanes.clear()
+        self._added.clear()
         if not lanes:
             return
         session = self._session

@@ -70,8 +70,10 @@ class Connection:
             return
         closing = asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._closed = True
-        await closing
-        self._thread.shutdown(wait=False)
+        try:
+            await closing
+        finally:
+            self._thread.shutdown(wait=False)
 
     def changed(self) -> bool:
         """Whether another connection has committed since this was last asked."""
@@ -164,14 +166,19 @@ class Connection:
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                self.db.execute("pragma journal_mode = wal")
-                return
+                [mode] = self.db.execute("pragma journal_mode = wal").fetchone()
+                break
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
+        if mode not in ("wal", "memory"):
+            raise StoreUnavailableError(
+                f"the store {self.path} is not available: its file system cannot share a "
+                "write-ahead log, as those on a network mostly cannot"
+            )
 
     def _data_version(self) -> int:
         row: tuple[int] = self.db.execute("pragma data_version").fetchone()

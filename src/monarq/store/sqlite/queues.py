@@ -78,11 +78,12 @@ def configure(
         return queue
     session.db.execute(_UPDATE, (*labels, *option_values(changed), queue.id))
     session.forget_queues()
-    # Retention and eviction may be due at other times now.
-    session.db.execute(
-        "update partitions set check_at = ? where queue_id = ? and emptied_at is null",
-        (session.now, queue.id),
-    )
+    if queue.kind is QueueKind.ORDERED:
+        # Retention and eviction may be due at other times now.
+        session.db.execute(
+            "update partitions set check_at = ? where queue_id = ? and emptied_at is null",
+            (session.now, queue.id),
+        )
     return session.queue(name)
 
 
@@ -173,10 +174,11 @@ def clear_queue(session: Session, name: str) -> int:
     # Dead items are dead letters too, and stay with those.
     stored = own["pushed"] - own["removed"] - own["dead_items"]
     arguments = {"queue": queue.id, "now": session.now, "moved": MOVED}
-    for statement in _CLEAR:
+    is_work = queue.kind is QueueKind.WORK
+    for statement in _CLEAR_ITEMS if is_work else _CLEAR_MESSAGES:
         session.db.execute(statement, arguments)
     session.counters.add(queue.id, removed=stored)
-    if queue.kind is QueueKind.WORK:
+    if is_work:
         for state, count in session.counters.stats(queue).states.items():
             if state != ItemState.DEAD:
                 session.counters.move(queue.id, state, None, count)
@@ -185,21 +187,13 @@ def clear_queue(session: Session, name: str) -> int:
     return stored
 
 
-_CLEAR = (
+_CLEAR_MESSAGES = (
     """delete from segments
     where partition_id in (select id from partitions where queue_id = :queue)""",
     """delete from transaction_ids
-    where partition_id in (select id from partitions where queue_id = :queue)
-        and not exists (select 1 from items i where i.partition_id = transaction_ids.partition_id
-            and i.seq = transaction_ids.seq and i.state = 'dead')""",
+    where partition_id in (select id from partitions where queue_id = :queue)""",
     """delete from unresolved
     where partition_id in (select id from partitions where queue_id = :queue)""",
-    """delete from items
-    where partition_id in (select id from partitions where queue_id = :queue)
-        and state <> 'dead'""",
-    """update attempts set orphaned = 1 where queue_id = :queue and not exists (
-        select 1 from items i where i.partition_id = attempts.partition_id
-            and i.seq = attempts.seq)""",
     """update partitions set first_seq = last_seq + 1, held = 0,
         emptied_at = coalesce(emptied_at, :now), check_at = coalesce(emptied_at, :now)
     where queue_id = :queue""",
@@ -208,4 +202,16 @@ _CLEAR = (
         lease_until = null
     from (select id, last_seq from partitions where queue_id = :queue) as p
     where cursors.partition_id = p.id""",
+)
+_CLEAR_ITEMS = (
+    """delete from transaction_ids
+    where partition_id in (select id from partitions where queue_id = :queue)
+        and not exists (select 1 from items i where i.partition_id = transaction_ids.partition_id
+            and i.seq = transaction_ids.seq and i.state = 'dead')""",
+    """delete from items
+    where partition_id in (select id from partitions where queue_id = :queue)
+        and state <> 'dead'""",
+    """update attempts set orphaned = 1 where queue_id = :queue and not exists (
+        select 1 from items i where i.partition_id = attempts.partition_id
+            and i.seq = attempts.seq)""",
 )
