@@ -260,6 +260,7 @@ class Acked(Struct, frozen=True, kw_only=True):
     partition: str
     transaction_id: str | None
     lease_released: bool
+    """Whether nothing is under the lease any more, in this partition or work queue."""
     dead: int
     """How many messages this ack made dead."""
     count: int = 1

@@ -30,6 +30,7 @@ from monarq.model import (
     QueueOptions,
     Renew,
     Seek,
+    SeekTo,
     StartFrom,
     Trace,
     Transaction,
@@ -255,6 +256,8 @@ def check_seek(request: Seek) -> None:
     targets = (request.to, request.time, request.seq)
     if sum(target is not None for target in targets) != 1:
         raise InvalidRequestError("seek to exactly one of start or end, a time, or a seq")
+    if request.to is not None and not isinstance(request.to, SeekTo):
+        raise InvalidRequestError(f"seek to one of {', '.join(SeekTo)}")
     if request.time is not None:
         check_time(request.time, "time")
     if request.seq is not None:

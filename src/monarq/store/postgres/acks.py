@@ -11,6 +11,7 @@ from msgspec import structs
 from monarq.clock import micros
 from monarq.errors import (
     AlreadyAckedError,
+    LeaseError,
     LeaseExpiredError,
     LeaseForeignError,
     LeaseTakenOverError,
@@ -54,20 +55,20 @@ async def ack(
     for index, request in enumerate(requests):
         try:
             check_ack(request)
-            if request.lease_id is not None:
-                parse_lease_id(request.lease_id)
         except MonarqError as error:
             outcomes[index] = error
     valid = [(n, request) for n, request in enumerate(requests) if outcomes[n] is None]
-    facts = await catalog.facts(
-        request.partition_id for _, request in valid if request.partition_id
-    )
+    own = unit if isinstance(unit, Work) else None
+    partition_ids = [request.partition_id for _, request in valid if request.partition_id]
+    facts = await catalog.facts(partition_ids, own)
     parts: list[_Part] = []
     for index, request in valid:
         try:
             if request.partition_id is None:
                 parts += await _parts_of_lease(unit, catalog, index, request)
             elif request.partition_id in facts:
+                if request.lease_id is not None:
+                    parse_lease_id(request.lease_id)
                 parts.append((index, request, facts[request.partition_id]))
             else:
                 raise NotFoundError(f"there is no partition {request.partition_id}")
@@ -83,9 +84,8 @@ async def ack(
     for index, answer in answers:
         outcomes[index] = _together(outcomes[index], answer)
     for index, request in valid:
-        outcome = outcomes[index]
-        if isinstance(outcome, Acked) and request.transaction_id is None:
-            outcomes[index] = structs.replace(outcome, transaction_id=None)
+        if request.transaction_id is None:
+            outcomes[index] = _of_whole_lease(outcomes[index])
     return [outcome for outcome in outcomes if outcome is not None]
 
 
@@ -101,7 +101,8 @@ async def _parts_of_lease(
         "order by partition_id, seq",
         *lease,
     )
-    facts = await catalog.facts(row["partition_id"] for row in [*cursors, *items])
+    own = unit if isinstance(unit, Work) else None
+    facts = await catalog.facts([row["partition_id"] for row in [*cursors, *items]], own)
     parts: list[_Part] = [
         (
             index,
@@ -139,6 +140,14 @@ def _together(first: Outcome[Acked] | None, second: Outcome[Acked]) -> Outcome[A
         dead=first.dead + second.dead,
         count=first.count + second.count,
     )
+
+
+def _of_whole_lease(outcome: Outcome[Acked] | None) -> Outcome[Acked] | None:
+    if isinstance(outcome, Acked):
+        return structs.replace(outcome, transaction_id=None)
+    if isinstance(outcome, LeaseError) and not isinstance(outcome, LeaseExpiredError):
+        return fault("lease_unknown")
+    return outcome
 
 
 def _named(request: Ack) -> tuple[int | None, str | None]:
@@ -234,12 +243,12 @@ async def _ack_items(unit: Database | Work, parts: list[_Part]) -> list[tuple[in
                 queue=facts.queue,
                 partition=DEFAULT_PARTITION,
                 transaction_id=request.transaction_id,
-                lease_released=True,
+                lease_released=ends,
                 dead=int(died),
             ),
         )
-        for (index, request, facts), word, died in zip(
-            parts, row["faults"], row["died"], strict=True
+        for (index, request, facts), word, died, ends in zip(
+            parts, row["faults"], row["died"], row["released"], strict=True
         )
     ]
 

@@ -7,13 +7,15 @@ refuse what is stale; then the caller forgets it here and comes again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from monarq.model import Queue, QueueKind, QueueOptions
-from monarq.store.postgres.database import Database
+from monarq.store.postgres.database import Database, Work
 
+K = TypeVar("K")
+V = TypeVar("V")
 _OPTIONS = QueueOptions.__struct_fields__
 _MOST = 200_000
 _OPTION_LIST = ", ".join(_OPTIONS)
@@ -52,56 +54,47 @@ class Catalog:
         self._facts: dict[int, PartitionFacts] = {}
         self._group_ids: dict[tuple[int, str], int] = {}
 
-    async def queues(self, names: Iterable[str]) -> dict[str, Queue]:
+    # Inside a transaction its own connection has to be used: the pool may be waiting for it.
+    # What it sees may come to nothing, so it is not kept.
+
+    async def queues(self, names: Iterable[str], unit: Work | None = None) -> dict[str, Queue]:
         """Those of the named queues that exist."""
         wanted = set(names)
-        missing = wanted - self._queues.keys()
+        known = {name: self._queues[name] for name in wanted if name in self._queues}
+        missing = wanted - known.keys()
         if missing:
-            _make_room(self._queues)
-            rows = await self._database.fetch(
+            rows = await (unit or self._database).fetch(
                 f"select {QUEUE_COLUMNS} from monarq.queues where name = any($1)", list(missing)
             )
-            self._queues.update((row["name"], queue_from(row)) for row in rows)
-        return {name: self._queues[name] for name in wanted if name in self._queues}
+            found = {row["name"]: queue_from(row) for row in rows}
+            known |= found
+            if unit is None:
+                _keep(self._queues, found)
+        return known
 
-    async def make_queues(self, labels: Mapping[str, tuple[str, str]]) -> None:
-        """Make ordered queues with these labels (namespace, task), unless they exist."""
-        defaults = QueueOptions()
-        await self._database.fetch(
-            f"insert into monarq.queues (name, namespace, task, kind, created_at, {_OPTION_LIST}) "
-            "select n.name, n.namespace, n.task, 'ordered', monarq.time($1), "
-            + ", ".join(f"${number}" for number in range(5, 5 + len(_OPTIONS)))
-            + " from unnest($2::text[], $3::text[], $4::text[]) as n (name, namespace, task) "
-            "order by n.name on conflict do nothing",
-            self._database.now(),
-            list(labels),
-            [namespace for namespace, _ in labels.values()],
-            [task for _, task in labels.values()],
-            *(getattr(defaults, name) for name in _OPTIONS),
-        )
-
-    async def partition_ids(self, queue_id: int, names: Iterable[str]) -> dict[str, int]:
-        """Ids of partitions, made where they are missing; empty if the queue is gone."""
-        wanted = set(names)
-        missing = [name for name in wanted if (queue_id, name) not in self._partition_ids]
+    async def partition_ids(
+        self, queue_id: int, names: Iterable[str], unit: Work | None = None
+    ) -> dict[str, int]:
+        """Ids of those partitions that exist."""
+        ids = self._partition_ids
+        known = {name: ids[queue_id, name] for name in names if (queue_id, name) in ids}
+        missing = [name for name in names if name not in known]
         if missing:
-            _make_room(self._partition_ids)
-            rows = await self._database.fetch(
-                "select name, id from monarq.ensure_partitions($1, $2, $3)",
-                self._database.now(),
+            rows = await (unit or self._database).fetch(
+                "select name, id from monarq.partitions where queue_id = $1 and name = any($2)",
                 queue_id,
                 missing,
             )
-            self._partition_ids.update(((queue_id, row["name"]), row["id"]) for row in rows)
-        known = self._partition_ids
-        return {name: known[queue_id, name] for name in wanted if (queue_id, name) in known}
+            known |= {row["name"]: row["id"] for row in rows}
+            if unit is None:
+                _keep(ids, {(queue_id, row["name"]): row["id"] for row in rows})
+        return known
 
     async def group_ids(self, wanted: Iterable[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Ids of those groups (queue id and name) that exist, or did when last asked."""
         keys = set(wanted)
         missing = [key for key in keys if key not in self._group_ids]
         if missing:
-            _make_room(self._group_ids)
             rows = await self._database.fetch(
                 "select g.queue_id, g.name, g.id from monarq.groups g "
                 "join unnest($1::bigint[], $2::text[]) as w (queue_id, name) "
@@ -109,33 +102,35 @@ class Catalog:
                 [queue_id for queue_id, _ in missing],
                 [name for _, name in missing],
             )
-            self._group_ids.update(((row["queue_id"], row["name"]), row["id"]) for row in rows)
+            _keep(self._group_ids, {(row["queue_id"], row["name"]): row["id"] for row in rows})
         return {key: self._group_ids[key] for key in keys if key in self._group_ids}
 
     def forget_group(self, queue_id: int, group: str) -> None:
         self._group_ids.pop((queue_id, group), None)
 
-    async def facts(self, partition_ids: Iterable[int]) -> dict[int, PartitionFacts]:
+    async def facts(
+        self, partition_ids: Iterable[int], unit: Work | None = None
+    ) -> dict[int, PartitionFacts]:
         """What is known of those that exist, or did when this was last asked."""
         wanted = set(partition_ids)
-        missing = wanted - self._facts.keys()
+        known = {number: self._facts[number] for number in wanted if number in self._facts}
+        missing = wanted - known.keys()
         if missing:
-            _make_room(self._facts)
-            rows = await self._database.fetch(
+            rows = await (unit or self._database).fetch(
                 "select p.id, p.name, p.queue_id, q.name as queue, q.kind from monarq.partitions p "
                 "join monarq.queues q on q.id = p.queue_id where p.id = any($1)",
                 list(missing),
             )
-            for row in rows:
-                self.note(row["id"], row["name"], row["queue_id"], row["queue"], row["kind"])
-        return {number: self._facts[number] for number in wanted if number in self._facts}
-
-    def note(self, number: int, name: str, queue_id: int, queue: str, kind: str) -> PartitionFacts:
-        facts = self._facts.get(number)
-        if facts is None:
-            facts = PartitionFacts(number, name, queue_id, queue, QueueKind(kind))
-            self._facts[number] = facts
-        return facts
+            found = {
+                row["id"]: PartitionFacts(
+                    row["id"], row["name"], row["queue_id"], row["queue"], QueueKind(row["kind"])
+                )
+                for row in rows
+            }
+            known |= found
+            if unit is None:
+                _keep(self._facts, found)
+        return known
 
     def forget_queue(self, name: str) -> None:
         self._queues.pop(name, None)
@@ -147,6 +142,39 @@ class Catalog:
         self._group_ids.clear()
 
 
-def _make_room(cache: dict[Any, Any]) -> None:
+def _keep(cache: dict[K, V], found: dict[K, V]) -> None:
     if len(cache) > _MOST:
         cache.clear()
+    cache.update(found)
+
+
+async def make_queues(unit: Work, labels: Mapping[str, tuple[str, str]]) -> dict[str, Queue]:
+    """Make ordered queues with these labels (namespace, task), unless they exist."""
+    defaults = QueueOptions()
+    await unit.fetch(
+        f"insert into monarq.queues (name, namespace, task, kind, created_at, {_OPTION_LIST}) "
+        "select n.name, n.namespace, n.task, 'ordered', monarq.time($1), "
+        + ", ".join(f"${number}" for number in range(5, 5 + len(_OPTIONS)))
+        + " from unnest($2::text[], $3::text[], $4::text[]) as n (name, namespace, task) "
+        "order by n.name on conflict do nothing",
+        unit.now(),
+        list(labels),
+        [namespace for namespace, _ in labels.values()],
+        [task for _, task in labels.values()],
+        *(getattr(defaults, name) for name in _OPTIONS),
+    )
+    rows = await unit.fetch(
+        f"select {QUEUE_COLUMNS} from monarq.queues where name = any($1)", list(labels)
+    )
+    return {row["name"]: queue_from(row) for row in rows}
+
+
+async def make_partitions(unit: Work, queue_id: int, names: Iterable[str]) -> dict[str, int]:
+    """Make the partitions that are missing; empty if the queue is gone."""
+    rows = await unit.fetch(
+        "select name, id from monarq.ensure_partitions($1, $2, $3)",
+        unit.now(),
+        queue_id,
+        list(names),
+    )
+    return {row["name"]: row["id"] for row in rows}

@@ -134,10 +134,11 @@ class Work:
         return self._database.now()
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
-        rows: list[asyncpg.Record] = await self._connection.fetch(
-            self._database.rendered(sql), *args
-        )
-        return rows
+        with _translated():
+            rows: list[asyncpg.Record] = await self._connection.fetch(
+                self._database.rendered(sql), *args
+            )
+            return rows
 
     async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
         rows = await self.fetch(sql, *args)
@@ -155,7 +156,7 @@ def _translated() -> Iterator[None]:
         yield
     except asyncpg.PostgresError as error:
         if error.sqlstate == "MQ001":
-            reason = str(error).removeprefix("monarq: ")
+            reason = str(error.args[0]).removeprefix("monarq: ")
             raise RefusedError(reason, json.loads(error.detail or "null")) from None
         if isinstance(error, _UNAVAILABLE):
             raise _unavailable(error) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError, NotFoundError
-from monarq.model import Cursor, Group, Page, QueueKind, Seek, SeekTo, StartFrom
+from monarq.model import Cursor, Group, Page, QueueKind, Seek, StartFrom
 from monarq.store.paging import place, token
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
@@ -162,7 +162,7 @@ async def seek(database: Database, catalog: Catalog, request: Seek) -> int:
         if partition_id is None:
             raise NotFoundError(f"queue {request.queue!r} has no partition {request.partition!r}")
     if request.to is not None:
-        mode, value = SeekTo(request.to).value, 0
+        mode, value = request.to.value, 0
     elif request.time is not None:
         mode, value = "time", request.time
     else:

@@ -184,7 +184,8 @@ def _messages_from(
 async def export_plan(database: Database, queue: str) -> list[PartitionRange]:
     found = await get_queue(database, queue)
     rows = await database.fetch(
-        "select id, name, first_seq, last_seq from monarq.partitions where queue_id = $1 order by id",
+        "select id, name, first_seq, last_seq from monarq.partitions where queue_id = $1 "
+        "order by id",
         found.id,
     )
     return [

@@ -6,7 +6,7 @@ from typing import Any
 
 from monarq.crypto import Cipher, open_payload
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.ids import message_id
+from monarq.ids import message_id, parse_message_id
 from monarq.model import Attempt, AttemptOutcome, Item, ItemState, Page, QueueKind
 from monarq.store.paging import place, token
 from monarq.store.postgres.database import Database
@@ -75,12 +75,15 @@ async def find_item(
 ) -> Item:
     check_name(transaction_id, "transactionId")
     queue_id = await _work_queue(database, queue)
+    own = parse_message_id(transaction_id) or (0, 0)
     row = await database.fetchrow(
-        f"{_COLUMNS} join monarq.transaction_ids t on t.partition_id = i.partition_id "
-        "and t.seq = i.seq where p.queue_id = $1 and t.partition_id = p.id "
-        "and t.transaction_id = $2",
+        f"{_COLUMNS} where p.queue_id = $1 and (i.partition_id, i.seq) in ("
+        "select t.partition_id, t.seq from monarq.transaction_ids t join monarq.partitions tp "
+        "on tp.id = t.partition_id where tp.queue_id = $1 and t.transaction_id = $2 "
+        "union select $3::bigint, $4::bigint)",
         queue_id,
         transaction_id,
+        *own,
     )
     if row is None:
         raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")

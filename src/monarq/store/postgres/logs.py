@@ -56,8 +56,9 @@ async def add_trace(database: Database, trace: Trace) -> Trace:
     check_trace(trace)
     names = list(dict.fromkeys(trace.names))
     row: Any = await database.fetchrow(
-        "with added as (insert into monarq.traces (partition_id, transaction_id, event_type, data, "
-        "names, created_at) values ($1, $2, $3, $4, $5, monarq.time($6)) returning id, created_at), "
+        "with added as (insert into monarq.traces "
+        "(partition_id, transaction_id, event_type, data, names, created_at) "
+        "values ($1, $2, $3, $4, $5, monarq.time($6)) returning id, created_at), "
         "named as (insert into monarq.trace_names (name, trace_id) "
         "select n, added.id from added cross join unnest($5) n) select * from added",
         trace.partition_id,
@@ -145,7 +146,8 @@ async def metrics(
     check_limit(limit, 10_000)
     last = place(after, tuple[int, str]) or (-1, "")
     rows = await database.fetch(
-        "select m.*, q.name as queue from monarq.metrics m join monarq.queues q on q.id = m.queue_id "
+        "select m.*, q.name as queue from monarq.metrics m "
+        "join monarq.queues q on q.id = m.queue_id "
         "where ($1::text is null or q.name = $1) and ($2::bigint is null or m.at >= $2) "
         "and ($3::bigint is null or m.at <= $3) and (m.at, q.name) > ($4, $5) "
         "order by m.at, q.name limit $6",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from monarq.errors import SchemaVersionError
 
@@ -18,7 +18,7 @@ _SQL = files("monarq.store.postgres") / "sql"
 _LOCK = 0x6D6F6E61727121
 
 
-async def migrate(connection: asyncpg.Connection, schema: str) -> None:
+async def migrate(connection: PoolConnectionProxy, schema: str) -> None:
     if await _installed(connection, schema) == VERSION:
         return
     async with connection.transaction():
@@ -26,7 +26,8 @@ async def migrate(connection: asyncpg.Connection, schema: str) -> None:
         installed = await _installed(connection, schema)
         if installed > VERSION:
             raise SchemaVersionError(
-                f"schema {schema!r} has version {installed}, this Monarq knows {VERSION}: upgrade it"
+                f"schema {schema!r} has version {installed}, and this Monarq knows {VERSION}: "
+                "upgrade Monarq"
             )
         if installed == VERSION:
             return
@@ -38,14 +39,14 @@ async def migrate(connection: asyncpg.Connection, schema: str) -> None:
         await _apply(connection, schema)
 
 
-async def _installed(connection: asyncpg.Connection, schema: str) -> int:
+async def _installed(connection: PoolConnectionProxy, schema: str) -> int:
     table = f'"{schema}".schema_migrations'
     if await connection.fetchval("select to_regclass($1)", table) is None:
         return 0
     return int(await connection.fetchval(f"select coalesce(max(version), 0) from {table}"))
 
 
-async def _apply(connection: asyncpg.Connection, schema: str) -> None:
+async def _apply(connection: PoolConnectionProxy, schema: str) -> None:
     table = f'"{schema}".schema_migrations'
     done = {row["name"] for row in await connection.fetch(f"select name from {table}")}
     for script in sorted(_scripts("migrations")):

@@ -8,7 +8,7 @@ from typing import Any
 
 from monarq.clock import micros
 from monarq.crypto import SEALED, Cipher, open_payload
-from monarq.errors import InvalidRequestError, MonarqError
+from monarq.errors import EncryptionKeyError, InvalidRequestError, MonarqError
 from monarq.ids import lease_id, new_lease_token
 from monarq.model import (
     DEFAULT_GROUP,
@@ -25,15 +25,18 @@ from monarq.store import segments
 from monarq.store.contract import Outcome
 from monarq.store.postgres import acks
 from monarq.store.postgres.catalog import Catalog
-from monarq.store.postgres.database import Database
+from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.groups import join_labels, join_queue
 from monarq.store.validation import check_pop
 
 _MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8)"
 _LABELLED = """
-    select g.id, g.name is null as missing from monarq.queues q
-    left join monarq.groups g on g.queue_id = q.id and g.name = $3
+    select g.id, g.id is null or not exists (
+        select from monarq.subscriptions s
+        where s.group_name = $3 and s.queue_name = '' and s.namespace = $1 and s.task = $2
+    ) as missing
+    from monarq.queues q left join monarq.groups g on g.queue_id = q.id and g.name = $3
     where q.kind = 'ordered' and ($1 = '' or q.namespace = $1) and ($2 = '' or q.task = $2)
 """
 _ROUNDS = 3
@@ -49,6 +52,12 @@ class _Wanted:
         self.token = new_lease_token()
         self.groups = ""
         self.queue: Queue | None = None
+
+    @property
+    def may_be_sealed(self) -> bool:
+        """Whether an unreadable payload has to be expected, or could not be given back."""
+        encrypted = self.queue is not None and self.queue.options.encryption_enabled
+        return self.request.auto_ack or encrypted
 
 
 class Popper:
@@ -113,7 +122,7 @@ class Popper:
             if not rows or any(row["missing"] for row in rows):
                 await join_labels(self._database, *labels, request.group, request.start)
                 rows = await self._database.fetch(_LABELLED, *labels, request.group)
-            want.groups = ",".join(str(row["id"]) for row in rows if not row["missing"])
+            want.groups = ",".join(str(row["id"]) for row in rows if row["id"] is not None)
             return bool(want.groups)
         key = (want.queue.id, request.group) if want.queue is not None else None
         ids = await self._catalog.group_ids([key]) if key is not None else {}
@@ -129,18 +138,77 @@ class Popper:
         # Requests for the same thing stand next to each other, in the order they came.
         wanted.sort(key=lambda want: (want.groups, want.request.partition or "", want.index))
         requests = [want.request for want in wanted]
-        rows = await self._database.fetch(
+        return await self._call(
+            wanted,
+            outcomes,
             _MESSAGES,
-            self._database.now(),
             [want.groups for want in wanted],
             [request.partition for request in requests],
             [request.batch for request in requests],
             [request.partitions for request in requests],
-            [_lease_micros(request) for request in requests],
-            [request.auto_ack for request in requests],
-            [want.token for want in wanted],
-            [request.consumer for request in requests],
+            *_lease_arguments(wanted),
         )
+
+    async def _pop_items(
+        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]
+    ) -> list[_Wanted]:
+        by_queue: dict[int, list[int]] = {}
+        for number, want in enumerate(wanted, 1):
+            assert want.queue is not None
+            by_queue.setdefault(want.queue.id, []).append(number)
+        queue_ids = sorted(by_queue)
+        deals = [
+            deal({number: wanted[number - 1].request.batch for number in by_queue[queue_id]})
+            for queue_id in queue_ids
+        ]
+        return await self._call(
+            wanted,
+            outcomes,
+            _ITEMS,
+            queue_ids,
+            [len(dealt) for dealt in deals],
+            [number for dealt in deals for number in dealt],
+            *_lease_arguments(wanted),
+        )
+
+    async def _call(
+        self,
+        wanted: list[_Wanted],
+        outcomes: list[Outcome[Popped]],
+        sql: str,
+        *arguments: Any,
+    ) -> list[_Wanted]:
+        """Call a procedure and make of its rows what each request gets; who has to come again.
+
+        What cannot be decrypted must not count as delivered: where that can happen, the call
+        is undone, and each request asks alone.
+        """
+        if not any(want.may_be_sealed for want in wanted):
+            rows = await self._database.fetch(sql, self._database.now(), *arguments)
+            return await self._answer(wanted, outcomes, rows)
+        try:
+            async with self._database.transaction() as unit:
+                rows = await unit.fetch(sql, unit.now(), *arguments)
+                again = await self._answer(wanted, outcomes, rows, unit)
+                _raise_undecrypted(wanted, outcomes)
+                return again
+        except EncryptionKeyError:
+            if len(wanted) == 1:
+                return []
+        pop = self._pop_messages if sql == _MESSAGES else self._pop_items
+        again = []
+        for want in wanted:
+            outcomes[want.index] = Popped(messages=[])
+            again += await pop([want], outcomes)
+        return again
+
+    async def _answer(
+        self,
+        wanted: list[_Wanted],
+        outcomes: list[Outcome[Popped]],
+        rows: list[Any],
+        unit: Work | None = None,
+    ) -> list[_Wanted]:
         by_request: dict[int, list[Any]] = {}
         for row in rows:
             by_request.setdefault(row["request"], []).append(row)
@@ -155,73 +223,41 @@ class Popper:
             elif found[0]["partition_id"] is None:
                 outcomes[want.index] = Popped(messages=[], next_at=found[0]["next_at"])
             else:
-                outcomes[want.index] = await self._delivered(want, found)
+                outcomes[want.index] = await self._delivered(want, found, unit)
         return again
 
-    async def _delivered(self, want: _Wanted, rows: list[Any]) -> Outcome[Popped]:
-        facts = await self._catalog.facts(row["partition_id"] for row in rows)
+    async def _delivered(
+        self, want: _Wanted, rows: list[Any], unit: Work | None
+    ) -> Outcome[Popped]:
         messages: list[Message] = []
         try:
-            for row in rows:
-                messages += _messages(row, facts[row["partition_id"]].queue, self._cipher)
+            if want.queue is not None and want.queue.kind is QueueKind.WORK:
+                messages = [_item(row, want.queue.name, self._cipher) for row in rows]
+            else:
+                facts = await self._catalog.facts([row["partition_id"] for row in rows], unit)
+                for row in rows:
+                    messages += _messages(row, facts[row["partition_id"]].queue, self._cipher)
         except MonarqError as error:
-            await self._give_back(want, rows[0]["lease_no"])
+            if not want.may_be_sealed:
+                await self._give_back(want, rows[0]["lease_no"])
             return error
         return _popped(want, rows[0], messages)
 
-    async def _pop_items(
-        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]
-    ) -> list[_Wanted]:
-        by_queue: dict[int, list[int]] = {}
-        for number, want in enumerate(wanted, 1):
-            assert want.queue is not None
-            by_queue.setdefault(want.queue.id, []).append(number)
-        queue_ids = sorted(by_queue)
-        deals = [
-            deal({number: wanted[number - 1].request.batch for number in by_queue[queue_id]})
-            for queue_id in queue_ids
-        ]
-        rows = await self._database.fetch(
-            _ITEMS,
-            self._database.now(),
-            queue_ids,
-            [len(dealt) for dealt in deals],
-            [number for dealt in deals for number in dealt],
-            [_lease_micros(want.request) for want in wanted],
-            [want.request.auto_ack for want in wanted],
-            [want.token for want in wanted],
-            [want.request.consumer for want in wanted],
-        )
-        by_request: dict[int, list[Any]] = {}
-        for row in rows:
-            by_request.setdefault(row["request"], []).append(row)
-        again: list[_Wanted] = []
-        for number, found in by_request.items():
-            want = wanted[number - 1]
-            assert want.queue is not None
-            if found[0]["next_at"] == -1:
-                self._catalog.forget_queue(want.queue.name)
-                again.append(want)
-            elif found[0]["partition_id"] is None:
-                outcomes[want.index] = Popped(messages=[], next_at=found[0]["next_at"])
-            else:
-                try:
-                    messages = [_item(row, want.queue.name, self._cipher) for row in found]
-                    outcomes[want.index] = _popped(want, found[0], messages)
-                except MonarqError as error:
-                    await self._give_back(want, found[0]["lease_no"])
-                    outcomes[want.index] = error
-        return again
-
-    async def _give_back(self, want: _Wanted, lease_number: int | None) -> None:
+    async def _give_back(self, want: _Wanted, lease_number: int) -> None:
         """Nobody can read what was leased: let go of it, as if it had not been popped."""
-        if lease_number is not None:
-            release = Ack(
-                lease_id=lease_id(lease_number, want.token),
-                status=AckStatus.RELEASE,
-                group=want.request.group,
-            )
-            await acks.ack(self._database, self._catalog, [release])
+        release = Ack(
+            lease_id=lease_id(lease_number, want.token),
+            status=AckStatus.RELEASE,
+            group=want.request.group,
+        )
+        await acks.ack(self._database, self._catalog, [release])
+
+
+def _raise_undecrypted(wanted: list[_Wanted], outcomes: list[Outcome[Popped]]) -> None:
+    for want in wanted:
+        outcome = outcomes[want.index]
+        if isinstance(outcome, EncryptionKeyError):
+            raise outcome
 
 
 def deal(batches: dict[int, int]) -> list[int]:
@@ -241,6 +277,15 @@ def _check_work_pop(request: Pop) -> None:
         )
     if request.partition not in (None, DEFAULT_PARTITION):
         raise InvalidRequestError(f"{request.queue!r} is a work queue, which has no partitions")
+
+
+def _lease_arguments(wanted: list[_Wanted]) -> list[list[Any]]:
+    return [
+        [_lease_micros(want.request) for want in wanted],
+        [want.request.auto_ack for want in wanted],
+        [want.token for want in wanted],
+        [want.request.consumer for want in wanted],
+    ]
 
 
 def _lease_micros(request: Pop) -> int | None:

@@ -21,7 +21,7 @@ from monarq.ids import message_id
 from monarq.model import Push, Pushed, PushItem, PushStatus, Queue, QueueKind
 from monarq.store import segments
 from monarq.store.contract import Outcome
-from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.catalog import Catalog, make_partitions, make_queues
 from monarq.store.postgres.database import Database, RefusedError, Work
 from monarq.store.validation import check_ordered_item, check_push, check_work_item
 
@@ -31,6 +31,10 @@ _ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 23)) 
 
 Slot = tuple[int, int]
 """Which request, and which of its items."""
+
+
+class _MissingError(Exception):
+    """A queue or partition that is pushed to does not exist yet."""
 
 
 class Target:
@@ -78,22 +82,20 @@ class PushBatch:
     def open(self) -> list[int]:
         return [index for index, outcome in enumerate(self.outcomes) if outcome is None]
 
-    async def targets(self) -> list[Target]:
-        """Where everything goes, sorted by partition id; queues and partitions are made."""
-        queues = await self._queues()
+    async def targets(self, unit: Work | None = None) -> list[Target]:
+        """Where everything goes, sorted by partition id.
+
+        Queues and partitions that do not exist are made by `unit`, so that they are gone if it
+        comes to nothing; without one, `_MissingError` says that there are such.
+        """
+        queues = await self._queues(unit)
         names: dict[int, set[str]] = {}
         for index in self.open:
-            try:
-                for item in self.requests[index].items:
-                    self._check(queues[item.queue], item)
-            except MonarqError as error:
-                self.outcomes[index] = error
-                continue
             for item in self.requests[index].items:
                 names.setdefault(queues[item.queue].id, set()).add(item.partition)
         ids = {
-            queue_id: await self._catalog.partition_ids(queue_id, wanted)
-            for queue_id, wanted in names.items()
+            queue_id: await self._partition_ids(unit, queue_id, names[queue_id])
+            for queue_id in sorted(names)
         }
         targets: dict[tuple[str, str], Target] = {}
         for index in self.open:
@@ -103,36 +105,56 @@ class PushBatch:
                 target = targets.get(key)
                 if target is None:
                     queue = queues[item.queue]
-                    partition_id = ids[queue.id].get(item.partition)
-                    if partition_id is None:
-                        raise RefusedError("stale", None)
-                    target = targets[key] = Target(queue, partition_id)
+                    target = Target(queue, ids[queue.id][item.partition])
+                    targets[key] = target
                 if item.transaction_id is None or (
                     (target.partition_id, item.transaction_id) not in self._known
                 ):
                     target.add((index, place), item, request.producer)
         return sorted(targets.values(), key=lambda target: target.partition_id)
 
-    async def _queues(self) -> dict[str, Queue]:
+    async def _queues(self, unit: Work | None) -> dict[str, Queue]:
+        """The queues of all open requests; those whose items do not fit them are answered."""
         labels: dict[str, tuple[str, str]] = {}
         for index in self.open:
             for item in self.requests[index].items:
                 labels.setdefault(item.queue, (item.namespace or "", item.task or ""))
-        queues = await self._catalog.queues(labels)
-        missing = {name: labels[name] for name in labels if name not in queues}
+        queues = await self._catalog.queues(labels, unit)
+        for index in self.open:
+            try:
+                for item in self.requests[index].items:
+                    self._check(queues.get(item.queue), item)
+            except MonarqError as error:
+                self.outcomes[index] = error
+        wanted = {item.queue for index in self.open for item in self.requests[index].items}
+        missing = {name: labels[name] for name in wanted if name not in queues}
         if missing:
-            await self._catalog.make_queues(missing)
-            queues = await self._catalog.queues(labels)
-            if missing.keys() - queues.keys():
+            if unit is None:
+                raise _MissingError
+            made = await make_queues(unit, missing)
+            if any(queue.kind is not QueueKind.ORDERED for queue in made.values()):
                 raise RefusedError("stale", None)
+            queues |= made
         return queues
 
-    def _check(self, queue: Queue, item: PushItem) -> None:
-        if queue.kind is QueueKind.ORDERED:
+    async def _partition_ids(
+        self, unit: Work | None, queue_id: int, names: set[str]
+    ) -> dict[str, int]:
+        ids = await self._catalog.partition_ids(queue_id, names, unit)
+        if len(ids) < len(names):
+            if unit is None:
+                raise _MissingError
+            ids = await make_partitions(unit, queue_id, sorted(names))
+            if len(ids) < len(names):
+                raise RefusedError("stale", None)
+        return ids
+
+    def _check(self, queue: Queue | None, item: PushItem) -> None:
+        if queue is None or queue.kind is QueueKind.ORDERED:
             check_ordered_item(item)
         else:
             check_work_item(item)
-        if queue.options.encryption_enabled and self._cipher is None:
+        if queue is not None and queue.options.encryption_enabled and self._cipher is None:
             raise EncryptionKeyError(
                 f"queue {queue.name!r} is encrypted, and this store was given no key"
             )
@@ -260,23 +282,42 @@ async def _push_alone(
 async def push_batch(database: Database, batch: PushBatch) -> None:
     """Push in rounds: each either stores all that is left, or learns what is in its way."""
     for _ in range(MAX_ROUNDS):
-        targets: list[Target] = []
-        try:
-            targets = await batch.targets()
-            if not batch.open:
-                return
-            ordered, work = by_kind(targets)
-            if ordered and work:
-                async with database.transaction() as unit:
-                    first_seqs = await store_targets(unit, batch, ordered, work)
-            else:
-                first_seqs = await store_targets(database, batch, ordered, work)
-        except RefusedError as refusal:
-            batch.learn(refusal, refused(refusal, targets))
-            continue
+        if not batch.open:
+            return
+        if await _push_existing(database, batch) is False:
+            await _push_making(database, batch)
+    if batch.open:
+        raise StoreUnavailableError("the queues change faster than this push can follow")
+
+
+async def _push_existing(database: Database, batch: PushBatch) -> bool:
+    """The usual way, one call; False if a queue or partition has to be made first."""
+    targets: list[Target] = []
+    try:
+        targets = await batch.targets()
+        ordered, work = by_kind(targets)
+        if ordered and work:
+            return False
+        batch.finish(targets, await store_targets(database, batch, ordered, work))
+    except _MissingError:
+        return False
+    except RefusedError as refusal:
+        batch.learn(refusal, refused(refusal, targets))
+    return True
+
+
+async def _push_making(database: Database, batch: PushBatch) -> None:
+    """All in one transaction: what is made for a push that is refused goes with it."""
+    targets: list[Target] = []
+    try:
+        async with database.transaction() as unit:
+            targets = await batch.targets(unit)
+            first_seqs = await store_targets(unit, batch, *by_kind(targets))
         batch.finish(targets, first_seqs)
+    except RefusedError as refusal:
+        batch.learn(refusal, refused(refusal, targets))
+    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
         return
-    raise StoreUnavailableError("the queues change faster than this push can follow")
 
 
 def by_kind(targets: list[Target]) -> tuple[list[Target], list[Target]]:

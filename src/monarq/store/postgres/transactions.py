@@ -60,9 +60,9 @@ class _Run:
         for _ in range(MAX_ROUNDS):
             targets: list[Target] = []
             try:
-                targets = await self._batch.targets()
-                self._raise_refused()
                 async with self._database.transaction() as unit:
+                    targets = await self._batch.targets(unit)
+                    self._raise_refused()
                     await self._require_leases(unit)
                     first_seqs = await store_targets(unit, self._batch, *by_kind(targets))
                     acked = await self._ack(unit)

@@ -58,7 +58,9 @@ create table monarq.segments (
     first_seq bigint not null,
     count integer not null,
     created_at bigint not null,
+    -- How many payloads were emptied; for whom alone it is, if not for every group.
     deleted integer not null default 0,
+    for_group text collate "C",
     data bytea not null,
     offsets bytea not null,
     transaction_ids text[],
@@ -70,7 +72,8 @@ create table monarq.segments (
 alter table monarq.segments
     alter column data set storage external,
     alter column offsets set storage external;
-create index on monarq.segments (partition_id, first_seq) where deleted > 0;
+create index on monarq.segments (partition_id, first_seq)
+    where deleted > 0 or for_group is not null;
 
 -- Only ids that callers gave; the others follow from partition and seq.
 create table monarq.transaction_ids (
@@ -109,6 +112,7 @@ create table monarq.cursors (
     -- From when on it can be popped: ready, end of the lease or of a delay. Null: drained.
     available_at bigint,
     lease_no bigint,
+    -- Of the lease, or, if there is none, of the one that ended last.
     lease_token text,
     lease_until bigint,
     leased_at bigint,

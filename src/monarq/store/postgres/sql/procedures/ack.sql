@@ -12,7 +12,7 @@ as $$
             case when c.lease_no is null or c.lease_until <= p_now then 'lease_expired' end
         when c.lease_no = p_lease and c.lease_token = p_token then
             case when c.lease_until <= p_now then 'lease_expired' end
-        when c.lease_no is null and c.ended_lease_no = p_lease then
+        when c.lease_no is null and c.ended_lease_no = p_lease and c.lease_token = p_token then
             case when c.ended_answered then 'already_acked' else 'lease_expired' end
         when monarq.is_live_lease(p_now, p_lease, p_token) then 'lease_foreign'
         when p_lease < greatest(c.lease_no, c.ended_lease_no) then 'lease_taken_over'
@@ -53,7 +53,9 @@ declare
     v_last_error text;
     v_left integer := c.lease_left;
     v_fault text;
+    p monarq.partitions;
 begin
+    select * into p from monarq.partitions where id = c.partition_id;
     faults := array_fill(''::text, array[cardinality(a_seq)]);
     died := array_fill(false, array[cardinality(a_seq)]);
     released := array_fill(false, array[cardinality(a_seq)]);
@@ -66,8 +68,9 @@ begin
             select * into u from monarq.unresolved
                 where partition_id = c.partition_id and group_id = c.group_id and seq = v_seq;
             v_fault := case
-                when v_seq is null then 'not_found'
-                when v_seq > c.lease_to then 'not_in_lease'
+                when v_seq is null or v_seq < p.first_seq or v_seq > p.last_seq then 'not_found'
+                when v_seq > c.lease_to then
+                    case when p_lease is null then 'lease_expired' else 'not_in_lease' end
                 when v_seq <= c.position or u.acked or u.answered_lease_no = c.lease_no
                     then 'already_acked' end;
         end if;
@@ -209,7 +212,6 @@ begin
                 ended_lease_no = case when s.ends then c.lease_no else c.ended_lease_no end,
                 ended_answered = s.ends or c.ended_answered,
                 lease_no = case when not s.ends then c.lease_no end,
-                lease_token = case when not s.ends then c.lease_token end,
                 lease_until = case when not s.ends then c.lease_until end,
                 leased_at = case when not s.ends then c.leased_at end,
                 lease_to = case when not s.ends then c.lease_to end,

@@ -164,12 +164,12 @@ begin
     end if;
     perform 1 from monarq.cursors where partition_id = p_partition order by group_id for update;
     if exists (
-        select from monarq.cursors c
-        where c.partition_id = p_partition and c.lease_until > v_now
-            and p_seq > c.position and p_seq <= c.lease_to
+        select from monarq.cursors held
+        where held.partition_id = p_partition and held.lease_until > v_now
+            and p_seq > held.position and p_seq <= held.lease_to
             and not exists (
                 select from monarq.unresolved u
-                where u.partition_id = p_partition and u.group_id = c.group_id and u.seq = p_seq
+                where u.partition_id = p_partition and u.group_id = held.group_id and u.seq = p_seq
                     and u.acked)
     ) then
         return 'conflict';
@@ -268,7 +268,7 @@ begin
     end if;
     update monarq.items set state = 'cancelled', finished_at = v_now, due_at = null,
         ended_lease_no = coalesce(lease_no, ended_lease_no), ended_answered = false,
-        lease_no = null, lease_token = null, leased_at = null
+        lease_no = null, leased_at = null
         where partition_id = p_partition and seq = p_seq;
     perform monarq.tally_items(i.queue_id, scheduled => -(i.state = 'scheduled')::integer,
         ready => -(i.state = 'ready')::integer, leased => -(i.state = 'leased')::integer,

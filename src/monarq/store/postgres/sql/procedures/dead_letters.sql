@@ -58,6 +58,8 @@ begin
             if p_to is null then
                 select id into v_partition from monarq.partitions
                     where queue_id = q.id and name = d.partition_name;
+                update monarq.segments set for_group = d.group_name
+                    where partition_id = v_partition and first_seq = v_seq;
                 perform monarq.withhold(v_now, q.id, v_partition, v_seq, d.group_name);
             end if;
         end if;

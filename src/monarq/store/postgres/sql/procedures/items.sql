@@ -71,7 +71,7 @@ begin
         join monarq.items i on i.partition_id = p_partition and i.seq = d.seq
         order by i.seq;
         update monarq.items i set state = 'dead', due_at = null, finished_at = p_now,
-            error = d.error, lease_no = null, lease_token = null, leased_at = null,
+            error = d.error, lease_no = null, leased_at = null,
             ended_lease_no = coalesce(i.lease_no, i.ended_lease_no),
             ended_answered = i.lease_no is not null and i.due_at > p_now
         from unnest(p_seqs, p_errors) as d (seq, error)
@@ -135,7 +135,7 @@ begin
         update monarq.items i set state = 'ready', due_at = null,
             rank = p.last_seq - i.waited - i.priority,
             ended_lease_no = i.lease_no, ended_answered = false,
-            lease_no = null, lease_token = null, leased_at = null, consumer = null,
+            lease_no = null, leased_at = null, consumer = null,
             error = 'the lease expired without an answer'
         from monarq.partitions p
         where i.partition_id = p_partition and i.seq = any (v_seqs) and i.state = 'leased'
@@ -192,10 +192,7 @@ declare
     q monarq.queues;
     v_partition monarq.partitions;
     v_dealt integer := 0;
-    v_leases bigint[] := (select array_agg(nextval('monarq.lease_numbers'))
-                          from unnest(r_token));
     v_count integer;
-    v_done integer;
 begin
     for i in 1 .. cardinality(q_id) loop
         q := null;
@@ -221,6 +218,10 @@ begin
             ) as x
         ), dealt as (
             select p.seq, p.place, d_request[v_dealt + p.place] as request from picked p
+        ), numbered as materialized (
+            -- Drawn once the items are locked: of two leases of an item the later has more.
+            select n.request, nextval('monarq.lease_numbers') as number
+            from (select distinct request from dealt) as n
         ), leased as (
             update monarq.items it set
                 state = case when r_auto_ack[d.request] then 'done' else 'leased' end,
@@ -228,12 +229,12 @@ begin
                 waited = v_partition.last_seq - (it.rank + it.priority),
                 due_at = case when not r_auto_ack[d.request] then v_now
                     + coalesce(r_lease_us[d.request], (q.lease_time * 1000000)::bigint) end,
-                lease_no = case when not r_auto_ack[d.request] then v_leases[d.request] end,
+                lease_no = case when not r_auto_ack[d.request] then n.number end,
                 lease_token = case when not r_auto_ack[d.request] then r_token[d.request] end,
                 leased_at = case when not r_auto_ack[d.request] then v_now end,
                 consumer = r_consumer[d.request],
                 finished_at = case when r_auto_ack[d.request] then v_now end
-            from dealt d
+            from dealt d join numbered n on n.request = d.request
             where it.partition_id = v_partition.id and it.seq = d.seq
             returning it.*, d.request, d.place
         ), logged as (
@@ -280,25 +281,24 @@ create or replace function monarq.item_fault(
     language sql stable
 as $$
     select case
-        when p_lease is null then case when i.lease_no is null then
-                case when i.ended_answered then 'already_acked' else 'lease_expired' end
-            when i.due_at <= p_now then 'lease_expired' end
+        when p_lease is null then
+            case when i.lease_no is null or i.due_at <= p_now then 'lease_expired' end
         when i.lease_no = p_lease and i.lease_token = p_token then
             case when i.due_at <= p_now then 'lease_expired' end
-        when i.lease_no is null and i.ended_lease_no = p_lease then
+        when i.lease_no is null and i.ended_lease_no = p_lease and i.lease_token = p_token then
             case when i.ended_answered then 'already_acked' else 'lease_expired' end
         when monarq.is_live_lease(p_now, p_lease, p_token) then 'lease_foreign'
         when p_lease < greatest(i.lease_no, i.ended_lease_no) then 'lease_taken_over'
         else 'lease_unknown' end
 $$;
 
--- a: the acks, each of one item. Statuses as in ack_messages. A fault or '' for each, and whether
--- the item died.
+-- a: the acks, each of one item. Statuses as in ack_messages. A fault or '' for each, whether the
+-- item died, and whether nothing is under its lease any more.
 create or replace function monarq.ack_items(
     p_now bigint,
     a_partition bigint[], a_seq bigint[], a_id text[], a_lease bigint[], a_token text[],
     a_status integer[], a_error text[], a_retry_at bigint[], a_result bytea[], a_jitter float8[],
-    out faults text[], out died boolean[]
+    out faults text[], out died boolean[], out released boolean[]
 )
     language plpgsql
 as $$
@@ -313,6 +313,7 @@ declare
     v_at bigint;
     v_last bigint;
     v_simple integer[];
+    v_leases bigint[] := array_fill(null::bigint, array[cardinality(a_partition)]);
 begin
     faults := array_fill(''::text, array[cardinality(a_partition)]);
     died := array_fill(false, array[cardinality(a_partition)]);
@@ -343,10 +344,11 @@ begin
             where cardinality(a_partition) > 1 and o.partition_id = a.partition_id
                 and o.seq = a.seq and o.place <> a.place);
     if v_simple is not null then
+        select array_agg(case when n = any (v_simple) then a_lease[n] end order by n)
+            into v_leases from generate_series(1, cardinality(a_partition)) n;
         with ended as (
             update monarq.items it set state = 'done', finished_at = v_now, due_at = null,
-                ended_lease_no = it.lease_no, ended_answered = true, lease_no = null,
-                lease_token = null, leased_at = null, error = null
+                ended_lease_no = it.lease_no, ended_answered = true, lease_no = null, leased_at = null, error = null
             from unnest(v_simple) as s (place)
             join monarq.items old on old.partition_id = a_partition[s.place]
                 and old.seq = v_seqs[s.place]
@@ -382,6 +384,7 @@ begin
         select last_seq into v_last from monarq.partitions where id = i.partition_id;
         v_dead := a_status[n] = 4 or (a_status[n] in (1, 2) and i.attempts >= i.max_attempts);
         died[n] := v_dead;
+        v_leases[n] := i.lease_no;
         if a_status[n] <> 3 then
             insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at, ended_at,
                 outcome, consumer, error, result)
@@ -418,7 +421,7 @@ begin
             error = case when a_status[n] in (1, 2) then coalesce(a_error[n], i.error)
                 when a_status[n] = 0 then null else i.error end,
             ended_lease_no = lease_no, ended_answered = true,
-            lease_no = null, lease_token = null, leased_at = null,
+            lease_no = null, leased_at = null,
             consumer = case when v_state = 'done' then consumer end
             where partition_id = i.partition_id and seq = i.seq;
         perform monarq.tally_items(q.id, scheduled => (v_state = 'scheduled')::integer,
@@ -427,6 +430,11 @@ begin
             perform monarq.tally(q.id, 0, completed => 1);
         end if;
     end loop;
+    select array_agg(faults[l.place] = '' and not exists (
+                select from monarq.items it where it.lease_no = l.number)
+            and l.place = l.last order by l.place) into released
+    from (select number, place, max(place) over (partition by number) as last
+          from unnest(v_leases) with ordinality as u (number, place)) as l;
 end
 $$;
 

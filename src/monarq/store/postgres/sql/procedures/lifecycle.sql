@@ -220,8 +220,8 @@ begin
             where created_at <= p_now - v_week)
         returning id, names
     )
-    delete from monarq.trace_names n using gone cross join lateral unnest(gone.names) as name
-        where n.name = name and n.trace_id = gone.id;
+    delete from monarq.trace_names n using gone cross join lateral unnest(gone.names) as old (name)
+        where n.name = old.name and n.trace_id = gone.id;
     get diagnostics v_count = row_count;
     v_removed := v_removed + v_count;
     delete from monarq.metrics where (queue_id, at) in (

@@ -30,7 +30,8 @@ begin
     end if;
     select * into p from monarq.partitions where id = p_partition;
     -- When the first message that could be delivered may be: a quiet partition, its age, its retry.
-    select greatest(p.last_at + v_window, m.created_at + v_delay, u.retry_at) into v_head
+    select greatest(case when v_window > 0 then p.last_at + v_window end,
+        case when v_delay > 0 then m.created_at + v_delay end, u.retry_at) into v_head
     from monarq.message_at(p_partition, c.position + 1) m
     left join monarq.unresolved u
         on u.partition_id = p_partition and u.group_id = p_group and u.seq = c.position + 1;
@@ -185,6 +186,30 @@ begin
 end
 $$;
 
+-- When something will be there for these groups, as far as is known. A partition that has to be
+-- quiet first counts from its last push; looking at the first few is enough, as long as what is
+-- not looked at bounds the answer.
+create or replace function monarq.next_available(
+    p_now bigint, p_groups bigint[], p_partition bigint
+) returns bigint
+    language sql stable
+as $$
+    select min(case when first.place = 100 then first.available_at
+        else greatest(first.available_at, case when q.window_buffer > 0
+            then p.last_at + (q.window_buffer * 1000000)::bigint end) end)
+    from unnest(p_groups) g
+    cross join lateral (
+        select c.partition_id, c.available_at, row_number() over () as place from (
+            select partition_id, available_at from monarq.cursors
+            where group_id = g and available_at > p_now
+                and (p_partition is null or partition_id = p_partition)
+            order by available_at, partition_id limit 100
+        ) as c
+    ) as first
+    join monarq.partitions p on p.id = first.partition_id
+    join monarq.queues q on q.id = p.queue_id
+$$;
+
 -- r: the requests, equal ones next to each other. r_groups: the groups' ids as text, one, or by
 -- labels several joined by commas. Rows come in order of delivery: one a segment; requests that
 -- found nothing have one row without a partition, which says when there may be something (-1:
@@ -318,14 +343,8 @@ begin
         end loop;
         if v_request <= v_end then
             return query
-            select r, null::bigint, null::bigint, coalesce(v_next, (
-                    select min(c.available_at) from unnest(v_groups) g
-                    cross join lateral (
-                        select available_at from monarq.cursors
-                        where group_id = g and available_at > v_now
-                            and (v_partition is null or partition_id = v_partition)
-                        order by available_at limit 1
-                    ) as c)),
+            select r, null::bigint, null::bigint,
+                coalesce(v_next, monarq.next_available(v_now, v_groups, v_partition)),
                 null::bigint, null::bigint, null::text, null::json, null::bigint, null::integer,
                 null::bigint, null::bytea, null::bytea, null::text[], null::text[], null::text[],
                 null::text[]

@@ -65,7 +65,8 @@ begin
 end
 $$;
 
--- Sets a cursor to a position with nothing leased or remembered, except for deleted messages.
+-- Sets a cursor to a position with nothing leased or remembered, except for messages that are
+-- not for its group: deleted ones, and those put back for another group alone.
 create or replace function monarq.place_cursor(
     p_now bigint, p_partition bigint, p_group bigint, p_position bigint, p_last_seq bigint
 ) returns void
@@ -77,8 +78,10 @@ begin
     insert into monarq.unresolved (partition_id, group_id, seq, acked)
     select p_partition, p_group, s.first_seq + i, true
     from monarq.segments s cross join lateral generate_series(0, s.count - 1) i
-    where s.partition_id = p_partition and s.deleted > 0 and s.first_seq + i > p_position
-        and monarq.offset_at(s.offsets, i) = monarq.offset_at(s.offsets, i + 1);
+    where s.partition_id = p_partition and (s.deleted > 0 or s.for_group is not null)
+        and s.first_seq + i > p_position
+        and (monarq.offset_at(s.offsets, i) = monarq.offset_at(s.offsets, i + 1)
+            or s.for_group <> (select g.name from monarq.groups g where g.id = p_group));
     insert into monarq.cursors as c (partition_id, group_id, position, available_at, has_unresolved)
     values (p_partition, p_group, p_position,
             case when p_position < p_last_seq then p_now end, found)
@@ -88,7 +91,7 @@ begin
         has_unresolved = excluded.has_unresolved,
         ended_lease_no = coalesce(c.lease_no, c.ended_lease_no),
         ended_answered = c.lease_no is null and c.ended_answered,
-        lease_no = null, lease_token = null, lease_until = null, leased_at = null,
+        lease_no = null, lease_until = null, leased_at = null,
         lease_to = null, lease_left = 0, consumer = null;
 end
 $$;

@@ -177,7 +177,7 @@ as $$
     update monarq.cursors set
         ended_lease_no = coalesce(lease_no, ended_lease_no),
         ended_answered = p_answered,
-        lease_no = null, lease_token = null, lease_until = null, leased_at = null,
+        lease_no = null, lease_until = null, leased_at = null,
         lease_to = null, lease_left = 0, consumer = null,
         available_at = case when monarq.is_drained(p_partition, p_position) then null
             else greatest(p_from, (
