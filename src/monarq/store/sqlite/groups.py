@@ -99,7 +99,7 @@ def join_new_queue(session: Session, queue: Queue) -> None:
     rows = session.db.execute(
         """select group_name, start_at from subscriptions where queue_name = ?
         or queue_name = '' and (namespace = '' or namespace = ?) and (task = '' or task = ?)
-        order by group_name, queue_name desc, namespace desc, task desc""",
+        order by id""",
         (queue.name, queue.namespace, queue.task),
     ).fetchall()
     for group, start_at in rows:

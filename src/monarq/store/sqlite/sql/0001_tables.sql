@@ -92,13 +92,15 @@ create table transaction_ids (
 
 -- Where a group asked to begin; also for queues that do not exist yet. '' means any.
 create table subscriptions (
+    -- The order in which they were said: the first that fits holds.
+    id integer primary key autoincrement,
     group_name text not null,
     queue_name text not null,
     namespace text not null,
     task text not null,
     start_at integer not null,
-    primary key (group_name, queue_name, namespace, task)
-) strict, without rowid;
+    unique (group_name, queue_name, namespace, task)
+) strict;
 create index subscriptions_by_queue on subscriptions (queue_name, namespace, task);
 
 create table groups (
