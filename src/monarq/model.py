@@ -260,7 +260,7 @@ class Acked(Struct, frozen=True, kw_only=True):
     partition: str
     transaction_id: str | None
     lease_released: bool
-    """Whether nothing is under the lease any more, in this partition or work queue."""
+    """Whether the lease on this partition, or on this item, has ended with it."""
     dead: int
     """How many messages this ack made dead."""
     count: int = 1

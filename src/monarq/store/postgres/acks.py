@@ -243,12 +243,12 @@ async def _ack_items(unit: Database | Work, parts: list[_Part]) -> list[tuple[in
                 queue=facts.queue,
                 partition=DEFAULT_PARTITION,
                 transaction_id=request.transaction_id,
-                lease_released=ends,
+                lease_released=True,
                 dead=int(died),
             ),
         )
-        for (index, request, facts), word, died, ends in zip(
-            parts, row["faults"], row["died"], row["released"], strict=True
+        for (index, request, facts), word, died in zip(
+            parts, row["faults"], row["died"], strict=True
         )
     ]
 

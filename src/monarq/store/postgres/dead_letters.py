@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarq.crypto import Cipher, open_payload
-from monarq.errors import NotFoundError
+from monarq.crypto import SEALED, Cipher, open_payload
+from monarq.errors import EncryptionKeyError, NotFoundError
 from monarq.model import DeadLetter, DeadLetterFilter, Page
 from monarq.store.paging import place, token
 from monarq.store.postgres.database import Database, Work
@@ -58,7 +58,13 @@ async def count_dead_letters(database: Database, which: DeadLetterFilter) -> int
     return count
 
 
-async def redrive(database: Database, which: DeadLetterFilter, to: str | None, limit: int) -> int:
+async def redrive(
+    database: Database,
+    cipher: Cipher | None,
+    which: DeadLetterFilter,
+    to: str | None,
+    limit: int,
+) -> int:
     check_limit(limit, 100_000)
     target = None
     if to is not None:
@@ -70,11 +76,33 @@ async def redrive(database: Database, which: DeadLetterFilter, to: str | None, l
     while done < limit:
         async with database.transaction() as unit:
             ids = await _lock_some(unit, which, min(_STEP, limit - done))
+            await _seal(unit, cipher, ids, target)
             await unit.fetch("select monarq.redrive($1, $2, $3)", unit.now(), ids, target)
         done += len(ids)
         if len(ids) < _STEP:
             break
     return done
+
+
+async def _seal(unit: Work, cipher: Cipher | None, ids: list[int], target: int | None) -> None:
+    """Seal plain payloads that are on their way to an encrypted queue."""
+    plain = await unit.fetch(
+        "select d.id, d.payload from monarq.dead_letters d "
+        "join monarq.queues q on q.id = coalesce($2, d.queue_id) and q.encryption_enabled "
+        "where d.id = any($1) and not (d.is_item and $2 is null) and get_byte(d.payload, 0) <> $3",
+        ids,
+        target,
+        SEALED,
+    )
+    if plain and cipher is None:
+        raise EncryptionKeyError("the queue is encrypted, and this store was given no key")
+    for row in plain:
+        assert cipher is not None
+        await unit.fetch(
+            "update monarq.dead_letters set payload = $2 where id = $1",
+            row["id"],
+            cipher.seal(row["payload"]),
+        )
 
 
 async def purge_dead_letters(database: Database, which: DeadLetterFilter) -> int:

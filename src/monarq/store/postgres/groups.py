@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monarq.clock import SECOND
-from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import Cursor, Group, Page, QueueKind, Seek, StartFrom
 from monarq.store.paging import place, token
 from monarq.store.postgres.catalog import Catalog
@@ -92,6 +92,11 @@ async def subscribe(
         check_name(queue, "queue")
         if namespace is not None or task is not None:
             raise InvalidRequestError("subscribe to a queue, or to a namespace and task, not both")
+        if (
+            await database.fetchval("select kind from monarq.queues where name = $1", queue)
+            == "work"
+        ):
+            raise ConflictError(f"queue {queue!r} is a work queue, which has no groups")
         return await join_queue(database, queue, group, start)
     if namespace is None and task is None:
         raise InvalidRequestError("a subscription needs a queue, a namespace or a task")

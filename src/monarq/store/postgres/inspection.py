@@ -12,7 +12,7 @@ from monarq.store import segments
 from monarq.store.paging import place, token
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
-from monarq.store.postgres.queues import get_queue
+from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_int, check_limit, check_name, check_time
 
 _PARTITIONS = """
@@ -56,7 +56,7 @@ async def list_messages(
         check_int(first_seq, "firstSeq", 1, 2**62)
     if created_from is not None:
         check_time(created_from, "from")
-    found = await get_queue(database, queue)
+    found = await get_queue_of(database, queue, QueueKind.ORDERED)
     last_id, last_seq = place(after, tuple[int, int]) or (0, 0)
     messages: list[StoredMessage] = []
     while len(messages) < limit:
@@ -96,6 +96,8 @@ async def get_message(
     transaction_id: str,
 ) -> StoredMessage:
     facts, seq = await find_message(database, catalog, partition_id, transaction_id)
+    if facts.kind is not QueueKind.ORDERED:
+        raise ConflictError(f"queue {facts.queue!r} is a work queue: it has items, not messages")
     row: Any = await database.fetchrow("select * from monarq.message_at($1, $2)", partition_id, seq)
     if row is None or not row["payload"]:
         raise _no_message(partition_id, transaction_id)
@@ -182,7 +184,7 @@ def _messages_from(
 
 
 async def export_plan(database: Database, queue: str) -> list[PartitionRange]:
-    found = await get_queue(database, queue)
+    found = await get_queue_of(database, queue, QueueKind.ORDERED)
     rows = await database.fetch(
         "select id, name, first_seq, last_seq from monarq.partitions where queue_id = $1 "
         "order by id",

@@ -10,7 +10,7 @@ from monarq.ids import message_id, parse_message_id
 from monarq.model import Attempt, AttemptOutcome, Item, ItemState, Page, QueueKind
 from monarq.store.paging import place, token
 from monarq.store.postgres.database import Database
-from monarq.store.postgres.queues import get_queue
+from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_item_id, check_limit, check_name
 
 _COLUMNS = """
@@ -137,10 +137,7 @@ async def retry_item(database: Database, cipher: Cipher | None, item_id: str) ->
 
 
 async def _work_queue(database: Database, queue: str) -> int:
-    found = await get_queue(database, queue)
-    if found.kind is not QueueKind.WORK:
-        raise InvalidRequestError(f"queue {queue!r} is an ordered queue: it has no items")
-    return found.id
+    return (await get_queue_of(database, queue, QueueKind.WORK)).id
 
 
 def _no_item(item_id: str) -> NotFoundError:

@@ -78,7 +78,12 @@ async def configure(
         if old is not None and kind is not None and kind is not old.kind:
             raise ConflictError(f"queue {name!r} exists, and is of kind {old.kind}, not {kind}")
         new_kind = old.kind if old is not None else kind or QueueKind.ORDERED
-        await _check_dead_queue(unit, name, new_kind, changes.get("dead_queue", ""))
+        sealed = changes.get(
+            "encryption_enabled", old is not None and old.options.encryption_enabled
+        )
+        if "dead_queue" in changes or "encryption_enabled" in changes:
+            dead_queue = changes.get("dead_queue", old.options.dead_queue if old else "")
+            await _check_dead_queue(unit, name, new_kind, sealed, dead_queue)
         labels = {"namespace": namespace, "task": task}
         changes |= {label: value for label, value in labels.items() if value is not None}
         if old is None:
@@ -89,18 +94,36 @@ async def configure(
     return queue
 
 
-async def _check_dead_queue(unit: Work, name: str, kind: QueueKind, dead_queue: str) -> None:
+async def _check_dead_queue(
+    unit: Work, name: str, kind: QueueKind, sealed: bool, dead_queue: str
+) -> None:
+    # The dead are moved inside the database, which cannot encrypt them.
+    if sealed:
+        user = await unit.fetchval(
+            "select name from monarq.queues where dead_queue = $1 and not encryption_enabled", name
+        )
+        if user is not None:
+            raise InvalidRequestError(
+                f"queue {name!r} is the deadQueue of {user!r}, which is not encrypted: "
+                "switch encryptionEnabled on there first"
+            )
     if not dead_queue:
         return
     if dead_queue == name:
         raise InvalidRequestError(f"queue {name!r} cannot be its own deadQueue")
     row = await unit.fetchrow(
-        "select kind, dead_queue from monarq.queues where name = $1", dead_queue
+        "select kind, dead_queue, encryption_enabled from monarq.queues where name = $1",
+        dead_queue,
     )
     if row is None:
         raise InvalidRequestError(f"deadQueue {dead_queue!r} does not exist: make it first")
     if row["kind"] != kind:
         raise InvalidRequestError(f"deadQueue {dead_queue!r} is of kind {row['kind']}, not {kind}")
+    if row["encryption_enabled"] and not sealed:
+        raise InvalidRequestError(
+            f"deadQueue {dead_queue!r} is encrypted, so {name!r} has to be: switch "
+            "encryptionEnabled on for it too"
+        )
     if row["dead_queue"]:
         raise InvalidRequestError(
             f"deadQueue {dead_queue!r} has a deadQueue of its own ({row['dead_queue']!r})"
@@ -163,6 +186,14 @@ async def get_queue(database: Database, name: str) -> Queue:
     if row is None:
         raise NotFoundError(f"there is no queue {name!r}")
     return queue_from(row)
+
+
+async def get_queue_of(database: Database, name: str, kind: QueueKind) -> Queue:
+    """The queue, which has to be of this kind."""
+    queue = await get_queue(database, name)
+    if queue.kind is not kind:
+        raise ConflictError(f"queue {name!r} is of kind {queue.kind}, and this is for {kind} ones")
+    return queue
 
 
 async def list_queues(

@@ -206,7 +206,7 @@ class PostgresStore(Store):
     async def redrive(
         self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
     ) -> int:
-        return await dead_letters.redrive(self._database, which, to, limit)
+        return await dead_letters.redrive(self._database, self._cipher, which, to, limit)
 
     async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
         return await dead_letters.purge_dead_letters(self._database, which)

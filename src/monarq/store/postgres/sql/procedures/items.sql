@@ -292,13 +292,13 @@ as $$
         else 'lease_unknown' end
 $$;
 
--- a: the acks, each of one item. Statuses as in ack_messages. A fault or '' for each, whether the
--- item died, and whether nothing is under its lease any more.
+-- a: the acks, each of one item. Statuses as in ack_messages. A fault or '' for each, and whether
+-- the item died.
 create or replace function monarq.ack_items(
     p_now bigint,
     a_partition bigint[], a_seq bigint[], a_id text[], a_lease bigint[], a_token text[],
     a_status integer[], a_error text[], a_retry_at bigint[], a_result bytea[], a_jitter float8[],
-    out faults text[], out died boolean[], out released boolean[]
+    out faults text[], out died boolean[]
 )
     language plpgsql
 as $$
@@ -313,7 +313,6 @@ declare
     v_at bigint;
     v_last bigint;
     v_simple integer[];
-    v_leases bigint[] := array_fill(null::bigint, array[cardinality(a_partition)]);
 begin
     faults := array_fill(''::text, array[cardinality(a_partition)]);
     died := array_fill(false, array[cardinality(a_partition)]);
@@ -344,8 +343,6 @@ begin
             where cardinality(a_partition) > 1 and o.partition_id = a.partition_id
                 and o.seq = a.seq and o.place <> a.place);
     if v_simple is not null then
-        select array_agg(case when n = any (v_simple) then a_lease[n] end order by n)
-            into v_leases from generate_series(1, cardinality(a_partition)) n;
         with ended as (
             update monarq.items it set state = 'done', finished_at = v_now, due_at = null,
                 ended_lease_no = it.lease_no, ended_answered = true, lease_no = null, leased_at = null, error = null
@@ -384,7 +381,6 @@ begin
         select last_seq into v_last from monarq.partitions where id = i.partition_id;
         v_dead := a_status[n] = 4 or (a_status[n] in (1, 2) and i.attempts >= i.max_attempts);
         died[n] := v_dead;
-        v_leases[n] := i.lease_no;
         if a_status[n] <> 3 then
             insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at, ended_at,
                 outcome, consumer, error, result)
@@ -430,11 +426,6 @@ begin
             perform monarq.tally(q.id, 0, completed => 1);
         end if;
     end loop;
-    select array_agg(faults[l.place] = '' and not exists (
-                select from monarq.items it where it.lease_no = l.number)
-            and l.place = l.last order by l.place) into released
-    from (select number, place, max(place) over (partition by number) as last
-          from unnest(v_leases) with ordinality as u (number, place)) as l;
 end
 $$;
 
