@@ -1,0 +1,67 @@
+"""Exported segments as Arrow record batches: the same rows as the messages."""
+
+import datetime
+
+import pyarrow as pa
+
+from monarq.clock import ManualClock
+from monarq.model import Push, PushItem
+from monarq.store import Store
+from monarq.store.arrow import SCHEMA, record_batch
+from tests.store.calls import unwrap
+
+
+async def export(store: Store, queue: str) -> pa.Table:
+    batches = [
+        record_batch(segment, queue, part.partition)
+        for part in await store.export_plan(queue)
+        for segment in await store.export_read(part.partition_id, part.first_seq, part.last_seq)
+    ]
+    return pa.Table.from_batches(batches, SCHEMA)
+
+
+async def test_every_message_is_a_row_with_its_identity_and_payload(
+    store: Store, clock: ManualClock
+) -> None:
+    items = [
+        PushItem("q", b'{"n": 1}', "a"),
+        PushItem("q", '"grüße 🦋"'.encode(), "a", transaction_id="mine", trace_id="t"),
+        PushItem("q", b"null", "b"),
+    ]
+    pushed = unwrap((await store.push([Push(items, producer="me")]))[0])
+    rows = (await export(store, "q")).to_pylist()
+    assert [row["seq"] for row in rows] == [1, 2, 1]
+    assert [row["message_id"] for row in rows] == [answer.message_id for answer in pushed]
+    assert [row["transaction_id"] for row in rows] == [answer.transaction_id for answer in pushed]
+    assert [row["payload"].encode() for row in rows] == [item.payload for item in items]
+    assert [row["trace_id"] for row in rows] == [None, "t", None]
+    assert {row["producer"] for row in rows} == {"me"}
+    assert {(row["queue"], row["partition"]) for row in rows} == {("q", "a"), ("q", "b")}
+    moment = datetime.datetime.fromtimestamp(clock.now() / 1e6, datetime.UTC)
+    assert {row["created_at"] for row in rows} == {moment}
+
+
+async def test_a_deleted_message_is_no_row(store: Store) -> None:
+    request = Push([PushItem("q", str(n).encode()) for n in range(5)])
+    pushed = unwrap((await store.push([request]))[0])
+    await store.delete_message(pushed[2].partition_id, pushed[2].transaction_id)
+    assert (await export(store, "q"))["seq"].to_pylist() == [1, 2, 4, 5]
+
+
+async def test_a_cut_segment_has_the_rows_that_were_asked_for(store: Store) -> None:
+    request = Push([PushItem("q", str(n).encode()) for n in range(1, 101)])
+    pushed = unwrap((await store.push([request]))[0])
+    segments = await store.export_read(pushed[0].partition_id, 40, 60)
+    table = pa.Table.from_batches([record_batch(s, "q", "Default") for s in segments], SCHEMA)
+    table.validate(full=True)
+    assert table["payload"].to_pylist() == [str(n) for n in range(40, 61)]
+
+
+async def test_the_payloads_are_not_copied(store: Store) -> None:
+    request = Push([PushItem("q", b'"' + b"x" * 1000 + b'"') for _ in range(10)])
+    pushed = unwrap((await store.push([request]))[0])
+    (segment,) = await store.export_read(pushed[0].partition_id, 1, 10)
+    before = pa.total_allocated_bytes()
+    batch = record_batch(segment, "q", "Default")
+    assert batch.num_rows == 10
+    assert pa.total_allocated_bytes() - before < len(segment.data)
