@@ -360,3 +360,17 @@ async def test_deleting_a_dead_item_deletes_its_letter_too(store: Store) -> None
     assert await dead_letters(store) == []
     assert (await stats(store, "w")).dead_letters == 0
     assert await store.redrive(EVERY_DEAD_LETTER) == 0
+
+
+async def test_redrive_to_its_own_queue_is_a_redrive_and_no_new_push(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    await store.subscribe("other", StartFrom.ALL, queue="q")
+    await bury(store, "q", b"1")
+    item = await push(store, "w", b"2")
+    message, lease = await pop_one(store, "w")
+    await ack(store, message, lease, DEAD)
+    for queue in ("q", "w"):
+        assert await store.redrive(DeadLetterFilter(queue=queue), to=queue) == 1
+    assert [m.payload for m in await drain(store, "q", group="g")] == [b"1"]
+    assert [m.seq for m in await drain(store, "q", group="other")] == [1]
+    assert [m.id for m in await drain(store, "w")] == [item.message_id]

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from monarq.clock import ManualClock
-from monarq.errors import EncryptionKeyError, TransactionFailedError
-from monarq.model import Ack, DeadLetterFilter, Pop, Push, PushItem
+from monarq.errors import EncryptionKeyError, InvalidRequestError, TransactionFailedError
+from monarq.model import Ack, DeadLetterFilter, Pop, Push, PushItem, QueueKind
 from monarq.store import Store, open_store
 from tests.store.calls import ack, code_of, pop, pop_one, push, push_many, transaction
 from tests.store.conftest import KEY, OpenStore, Place
 from tests.store.scenarios import (
     DEAD,
     EVERY_DEAD_LETTER,
+    ORDERED,
     WORK,
     dead_letters,
     drain,
@@ -295,3 +296,29 @@ async def test_a_plain_message_that_dies_or_is_redriven_into_an_encrypted_queue_
         assert [m.payload for m in (await pop(store, target)).messages] == [PLAIN]
         with pytest.raises(EncryptionKeyError):
             await (keyless.list_items(target) if kind else keyless.list_messages(target))
+
+
+@pytest.mark.parametrize("kind", [ORDERED, WORK])
+async def test_a_plain_queue_may_not_have_an_encrypted_dead_queue_however_it_is_brought_about(
+    store: Store, kind: QueueKind
+) -> None:
+    """The move happens inside the database, which has no key: it would lie there in the clear."""
+    await store.configure("sealed", kind=kind, options={"encryptionEnabled": True})
+    await store.configure("open", kind=kind)
+    await store.configure("plain", kind=kind, options={"deadQueue": "open"})
+    await store.configure(
+        "both", kind=kind, options={"encryptionEnabled": True, "deadQueue": "sealed"}
+    )
+    async with nothing_changes(store):
+        for name, options in (
+            ("plain", {"deadQueue": "sealed"}),
+            ("new", {"deadQueue": "sealed"}),
+            ("open", {"encryptionEnabled": True}),
+            ("both", {"encryptionEnabled": False}),
+        ):
+            with pytest.raises(InvalidRequestError):
+                await store.configure(name, kind=kind, options=options)
+    await store.configure("plain", options={"encryptionEnabled": True, "deadQueue": "sealed"})
+    await store.configure("both", options={"encryptionEnabled": False, "deadQueue": "open"})
+    await store.configure("both", options={"deadQueue": ""})
+    await store.configure("open", options={"encryptionEnabled": True})
