@@ -6,7 +6,7 @@ so that they are translated on the way there and back.
 """
 
 import difflib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,9 +45,13 @@ class Pace(LifecyclePace):
     """How far the store's lifecycle has come, as can be seen."""
 
     def __init__(self, sight: Sight, ids: Ids) -> None:
-        plans = [row for rows in sight.plans.values() for row in rows]
-        cursors = [row for rows in sight.cursors.values() for row in rows]
-        items = [item for rows in sight.items.values() for item in rows]
+
+        def known(rows_of: Mapping[Any, list[T]]) -> list[T]:
+            # Partitions that the step itself has made are not in the model yet.
+            rows: Any = [row for rows in rows_of.values() for row in rows]
+            return [row for row in rows if ids.knows(row.partition_id)]
+
+        plans, cursors, items = known(sight.plans), known(sight.cursors), known(sight.items)
         self._first = {ids.model_partition(row.partition_id): row.first_seq for row in plans}
         self._positions = {
             (ids.model_partition(row.partition_id), row.group): row.position for row in cursors

@@ -183,6 +183,12 @@ class ReferenceCore:
             or message.only_for not in (None, cursor.group)
         )
 
+    def advance(self, partition: Partition, cursor: CursorState) -> None:
+        """Move the position over everything resolved at its front."""
+        left = self.unresolved(partition, cursor)
+        cursor.position = left[0].seq - 1 if left else partition.last_seq
+        cursor.resolved = {seq for seq in cursor.resolved if seq > cursor.position}
+
     # --- storing ---------------------------------------------------------------------------
 
     def kept(self, queue: QueueState, partition: Partition) -> dict[str, int]:
@@ -252,7 +258,9 @@ class ReferenceCore:
         )
         partition.messages.append(message)
         for cursor in partition.cursors.values():
-            if not self.is_resolved(cursor, message) and cursor.available_at is None:
+            if self.is_resolved(cursor, message):
+                self.advance(partition, cursor)
+            elif cursor.available_at is None:
                 cursor.available_at = self.now
 
     def add_item(

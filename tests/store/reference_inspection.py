@@ -14,6 +14,7 @@ from monarq.model import (
     QueueStats,
     StoredMessage,
 )
+from tests.store.reference_ordered import UNSAID
 from tests.store.reference_state import (
     CursorState,
     KeptMessage,
@@ -23,7 +24,8 @@ from tests.store.reference_state import (
 )
 from tests.store.reference_work import WorkRules, work_partition
 
-#: Who had an item that is not leased any more is for a store to remember or not.
+#: Who had an item that is not leased any more is for a store to remember or not, as is what a
+#: done item failed of before.
 ANYONE = "anyone"
 
 
@@ -179,7 +181,7 @@ class Inspection(WorkRules):
             lease_until=item.lease.until if is_leased and item.lease else None,
             finished_at=item.finished_at,
             consumer=item.lease.consumer if is_leased and item.lease else ANYONE,
-            error=item.error,
+            error=UNSAID if item.state is ItemState.DONE else item.error,
             trace_id=item.trace_id,
             producer=item.producer,
             headers=item.headers,

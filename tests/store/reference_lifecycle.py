@@ -6,7 +6,7 @@ from monarq.clock import micros
 from monarq.model import Pop
 from tests.store.reference_core import AT_ONCE, LifecyclePace
 from tests.store.reference_inspection import Inspection
-from tests.store.reference_state import KeptMessage, Partition, QueueState
+from tests.store.reference_state import CursorState, KeptMessage, Partition, QueueState
 from tests.store.reference_work import work_partition
 
 
@@ -32,9 +32,19 @@ class LifecycleRules(Inspection):
             if pace.has_removed(partition, message.seq):
                 partition.messages.remove(message)
         for cursor in partition.cursors.values():
-            self.advance(partition, cursor)
-            if not self.unresolved(partition, cursor):
-                cursor.available_at = None
+            if cursor.position < partition.first_kept - 1:
+                self.move_on(partition, cursor)
+
+    def move_on(self, partition: Partition, cursor: CursorState) -> None:
+        """What was next for the group is gone. A lease on nothing but that ends."""
+        lease = cursor.lease
+        self.advance(partition, cursor)
+        if lease is None or lease.ended is not None:
+            available_at = self.now if cursor.available_at is None else cursor.available_at
+            self.make_available(partition, cursor, min(available_at, self.now))
+        elif not self.under_lease(partition, cursor):
+            lease.ended = "ended"
+            self.make_available(partition, cursor, self.now)
 
     def outlived(self, queue: QueueState, partition: Partition) -> list[KeptMessage]:
         """What is not kept any longer. What was pushed together goes together."""

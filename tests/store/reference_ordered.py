@@ -39,9 +39,7 @@ class OrderedRules(ReferenceCore):
         if not isinstance(start, StartFrom) and start > self.now:
             raise InvalidRequestError("a group cannot begin in the future")
         known = self.world.subscriptions.get((group, scope))
-        begin = {StartFrom.ALL: 0, StartFrom.NEW: self.now}
-        start_at = begin[start] if isinstance(start, StartFrom) else start
-        start_at = self.world.subscriptions.setdefault((group, scope), start_at)
+        start_at = self.world.subscriptions.setdefault((group, scope), self.start_time(start))
         for queue in self.world.queues.values():
             if queue.is_work or not scope.covers(queue) or group in queue.groups:
                 continue
@@ -57,6 +55,11 @@ class OrderedRules(ReferenceCore):
                 self.place(partition, partition.cursors[group])
         return start_at
 
+    def start_time(self, start: StartFrom | int) -> int:
+        if isinstance(start, StartFrom):
+            return self.now if start is StartFrom.NEW else 0
+        return start
+
     def position_of_time(self, partition: Partition, time: int) -> int:
         """So that the next message is the first one that is not older."""
         for message in partition.messages:
@@ -69,20 +72,16 @@ class OrderedRules(ReferenceCore):
         self.advance(partition, cursor)
         cursor.available_at = self.now if self.unresolved(partition, cursor) else None
 
-    def advance(self, partition: Partition, cursor: CursorState) -> None:
-        """Move the position over everything resolved at its front."""
-        left = self.unresolved(partition, cursor)
-        cursor.position = left[0].seq - 1 if left else partition.last_seq
-        cursor.resolved = {seq for seq in cursor.resolved if seq > cursor.position}
-
     # --- pop -------------------------------------------------------------------------------
 
     def pop_ordered(self, request: Pop) -> Popped:
         scope = Scope(request.queue, request.namespace, request.task)
         covered = [q for q in self.world.queues.values() if scope.covers(q) and not q.is_work]
         if covered and all(request.group in queue.groups for queue in covered):
-            # A group that exists goes on from its cursor, whatever the request says.
-            self.world.subscriptions.setdefault((request.group, scope), 0)
+            # A group that exists goes on from its cursor, whatever the request says; that counts
+            # for queues that appear later.
+            start_at = min(self.start_time(request.start), self.now)
+            self.world.subscriptions.setdefault((request.group, scope), start_at)
         else:
             self.ask(request.group, request.start, scope)
         candidates = [

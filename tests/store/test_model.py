@@ -420,6 +420,7 @@ def test_random_histories_agree_with_the_reference_model(
             stateful_step_count=STEPS,
             deadline=None,
             print_blob=True,
+            report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
             phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
         ),

@@ -58,6 +58,9 @@ class Ids:
     def store_partition(self, model: int) -> int:
         return self._partitions.get(model, model)
 
+    def knows(self, store: int) -> bool:
+        return store in self._partitions.values()
+
     def model_partition(self, store: int) -> int:
         for ours, theirs in self._partitions.items():
             if theirs == store:
