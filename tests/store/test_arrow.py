@@ -28,7 +28,7 @@ async def test_every_message_is_a_row_with_its_identity_and_payload(
         PushItem("q", '"grüße 🦋"'.encode(), "a", transaction_id="mine", trace_id="t"),
         PushItem("q", b"null", "b"),
     ]
-    pushed = unwrap((await store.push([Push(items, producer="me")]))[0])
+    pushed = unwrap(await store.push([Push(items, producer="me")]))
     rows = (await export(store, "q")).to_pylist()
     assert [row["seq"] for row in rows] == [1, 2, 1]
     assert [row["message_id"] for row in rows] == [answer.message_id for answer in pushed]
@@ -43,14 +43,14 @@ async def test_every_message_is_a_row_with_its_identity_and_payload(
 
 async def test_a_deleted_message_is_no_row(store: Store) -> None:
     request = Push([PushItem("q", str(n).encode()) for n in range(5)])
-    pushed = unwrap((await store.push([request]))[0])
+    pushed = unwrap(await store.push([request]))
     await store.delete_message(pushed[2].partition_id, pushed[2].transaction_id)
     assert (await export(store, "q"))["seq"].to_pylist() == [1, 2, 4, 5]
 
 
 async def test_a_cut_segment_has_the_rows_that_were_asked_for(store: Store) -> None:
     request = Push([PushItem("q", str(n).encode()) for n in range(1, 101)])
-    pushed = unwrap((await store.push([request]))[0])
+    pushed = unwrap(await store.push([request]))
     segments = await store.export_read(pushed[0].partition_id, 40, 60)
     table = pa.Table.from_batches([record_batch(s, "q", "Default") for s in segments], SCHEMA)
     table.validate(full=True)
@@ -59,7 +59,7 @@ async def test_a_cut_segment_has_the_rows_that_were_asked_for(store: Store) -> N
 
 async def test_the_payloads_are_not_copied(store: Store) -> None:
     request = Push([PushItem("q", b'"' + b"x" * 1000 + b'"') for _ in range(10)])
-    pushed = unwrap((await store.push([request]))[0])
+    pushed = unwrap(await store.push([request]))
     (segment,) = await store.export_read(pushed[0].partition_id, 1, 10)
     before = pa.total_allocated_bytes()
     batch = record_batch(segment, "q", "Default")

@@ -160,23 +160,33 @@ def _named(request: Ack) -> tuple[int | None, str | None]:
     return None, request.transaction_id
 
 
+def _entries(parts: list[_Part]) -> list[list[_Part]]:
+    """Runs of acks under one lease, sorted by partition and group, each in order of arrival."""
+    by_cursor: dict[tuple[int, str], list[list[_Part]]] = {}
+    for part in parts:
+        runs = by_cursor.setdefault((part[2].id, part[1].group), [])
+        if runs and runs[-1][0][1].lease_id == part[1].lease_id:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return [run for cursor in sorted(by_cursor) for run in by_cursor[cursor]]
+
+
 async def _ack_messages(
     unit: Database | Work, parts: list[_Part]
 ) -> list[tuple[int, Outcome[Acked]]]:
-    entries: dict[tuple[int, str, str | None], list[_Part]] = {}
-    for part in parts:
-        request = part[1]
-        key = (part[2].id, request.group, request.lease_id)
-        entries.setdefault(key, []).append(part)
-    keys = sorted(entries, key=lambda key: (key[0], key[1], key[2] or ""))
-    leases = [parse_lease_id(key[2]) if key[2] else (None, None) for key in keys]
-    acks = [(number, part[1]) for number, key in enumerate(keys, 1) for part in entries[key]]
+    entries = _entries(parts)
+    leases = [
+        parse_lease_id(entry[0][1].lease_id) if entry[0][1].lease_id else (None, None)
+        for entry in entries
+    ]
+    acks = [(number, part[1]) for number, entry in enumerate(entries, 1) for part in entry]
     named = [_named(request) for _, request in acks]
     rows = await unit.fetch(
         _MESSAGES,
         unit.now(),
-        [key[0] for key in keys],
-        [key[1] for key in keys],
+        [entry[0][2].id for entry in entries],
+        [entry[0][1].group for entry in entries],
         [number for number, _ in leases],
         [token for _, token in leases],
         [number for number, _ in acks],
@@ -188,7 +198,7 @@ async def _ack_messages(
     )
     answers: list[tuple[int, Outcome[Acked]]] = []
     for row in rows:
-        group = entries[keys[row["entry"] - 1]]
+        group = entries[row["entry"] - 1]
         faults, died, counts, ends = row["faults"], row["died"], row["counts"], row["released"]
         for place, (index, request, facts) in enumerate(group):
             if faults is not None and faults[place]:

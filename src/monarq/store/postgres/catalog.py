@@ -151,18 +151,20 @@ def _keep(cache: dict[K, V], found: dict[K, V]) -> None:
 async def make_queues(unit: Work, labels: Mapping[str, tuple[str, str]]) -> dict[str, Queue]:
     """Make ordered queues with these labels (namespace, task), unless they exist."""
     defaults = QueueOptions()
-    await unit.fetch(
+    made = await unit.fetch(
         f"insert into monarq.queues (name, namespace, task, kind, created_at, {_OPTION_LIST}) "
         "select n.name, n.namespace, n.task, 'ordered', monarq.time($1), "
         + ", ".join(f"${number}" for number in range(5, 5 + len(_OPTIONS)))
         + " from unnest($2::text[], $3::text[], $4::text[]) as n (name, namespace, task) "
-        "order by n.name on conflict do nothing",
+        "order by n.name on conflict do nothing returning id",
         unit.now(),
         list(labels),
         [namespace for namespace, _ in labels.values()],
         [task for _, task in labels.values()],
         *(getattr(defaults, name) for name in _OPTIONS),
     )
+    for row in made:
+        await unit.fetch("select monarq.join_new_queue($1, $2)", unit.now(), row["id"])
     rows = await unit.fetch(
         f"select {QUEUE_COLUMNS} from monarq.queues where name = any($1)", list(labels)
     )

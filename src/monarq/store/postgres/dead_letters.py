@@ -89,7 +89,8 @@ async def _seal(unit: Work, cipher: Cipher | None, ids: list[int], target: int |
     plain = await unit.fetch(
         "select d.id, d.payload from monarq.dead_letters d "
         "join monarq.queues q on q.id = coalesce($2, d.queue_id) and q.encryption_enabled "
-        "where d.id = any($1) and not (d.is_item and $2 is null) and get_byte(d.payload, 0) <> $3",
+        "where d.id = any($1) and not (d.is_item and q.id = d.queue_id) "
+        "and get_byte(d.payload, 0) <> $3",
         ids,
         target,
         SEALED,

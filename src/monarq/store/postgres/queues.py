@@ -148,7 +148,9 @@ async def _insert(unit: Work, name: str, kind: QueueKind, changes: dict[str, Any
         unit.now(),
         *(values[column] for column in columns),
     )
-    return queue_from(row)
+    queue = queue_from(row)
+    await unit.fetch("select monarq.join_new_queue($1, $2)", unit.now(), queue.id)
+    return queue
 
 
 async def _update(unit: Work, old: Queue, changes: dict[str, Any]) -> Queue:

@@ -23,7 +23,7 @@ begin
         v_new := case p_mode when 'start' then p.first_seq - 1 when 'end' then p.last_seq
             when 'time' then monarq.seq_before(p.id, p_value)
             else least(greatest(p_value - 1, p.first_seq - 1), p.last_seq) end;
-        perform monarq.place_cursor(v_now, p.id, p_group, v_new, p.last_seq);
+        v_new := monarq.place_cursor(v_now, p.id, p_group, v_new, p.last_seq);
         perform monarq.tally(p_queue, p_group, "position" => v_new - coalesce(v_old, 0));
         v_lag := v_lag + p.last_seq - v_new;
     end loop;

@@ -27,7 +27,7 @@ begin
 end
 $$;
 
--- Puts locked dead letters back, oldest first: into the queue p_to, or where they came from.
+-- Puts locked dead letters back, oldest first: into the queue p_to, or (null) where they came from.
 create or replace function monarq.redrive(p_now bigint, p_ids bigint[], p_to bigint) returns void
     language plpgsql
 as $$
@@ -38,10 +38,12 @@ declare
     v_headers text;
     v_seq bigint;
     v_partition bigint;
+    v_home boolean;
 begin
     for d in select * from monarq.dead_letters where id = any (p_ids) order by id loop
         select * into q from monarq.queues where id = coalesce(p_to, d.queue_id);
-        if p_to is null and d.is_item then
+        v_home := q.id = d.queue_id;
+        if v_home and d.is_item then
             perform monarq.restart_items(v_now, d.partition_id, array[d.seq]);
             continue;
         end if;
@@ -55,7 +57,7 @@ begin
         else
             v_seq := monarq.append(v_now, q.id, d.partition_name, d.payload, null, d.trace_id,
                 d.producer, v_headers);
-            if p_to is null then
+            if v_home then
                 select id into v_partition from monarq.partitions
                     where queue_id = q.id and name = d.partition_name;
                 update monarq.segments set for_group = d.group_name

@@ -66,25 +66,36 @@ end
 $$;
 
 -- Sets a cursor to a position with nothing leased or remembered, except for messages that are
--- not for its group: deleted ones, and those put back for another group alone.
+-- not for its group: deleted ones, and those put back for another group alone. Answers the
+-- position, which is behind those that follow at once.
 create or replace function monarq.place_cursor(
     p_now bigint, p_partition bigint, p_group bigint, p_position bigint, p_last_seq bigint
-) returns void
+) returns bigint
     language plpgsql
 as $$
+declare
+    v_position bigint := p_position;
+    v_marked bigint[];
 begin
     delete from monarq.unresolved u
         where u.partition_id = p_partition and u.group_id = p_group;
-    insert into monarq.unresolved (partition_id, group_id, seq, acked)
-    select p_partition, p_group, s.first_seq + i, true
+    select array_agg(s.first_seq + i order by s.first_seq + i) into v_marked
     from monarq.segments s cross join lateral generate_series(0, s.count - 1) i
     where s.partition_id = p_partition and (s.deleted > 0 or s.for_group is not null)
         and s.first_seq + i > p_position
         and (monarq.offset_at(s.offsets, i) = monarq.offset_at(s.offsets, i + 1)
             or s.for_group <> (select g.name from monarq.groups g where g.id = p_group));
+    if v_marked is not null then
+        while v_marked[v_position - p_position + 1] = v_position + 1 loop
+            v_position := v_position + 1;
+        end loop;
+        insert into monarq.unresolved (partition_id, group_id, seq, acked)
+        select p_partition, p_group, m, true from unnest(v_marked) m where m > v_position;
+    end if;
     insert into monarq.cursors as c (partition_id, group_id, position, available_at, has_unresolved)
-    values (p_partition, p_group, p_position,
-            case when p_position < p_last_seq then p_now end, found)
+    values (p_partition, p_group, v_position,
+            case when v_position < p_last_seq then p_now end,
+            coalesce(v_marked[cardinality(v_marked)] > v_position, false))
     on conflict (partition_id, group_id) do update set
         position = excluded.position,
         available_at = excluded.available_at,
@@ -93,6 +104,7 @@ begin
         ended_answered = c.lease_no is null and c.ended_answered,
         lease_no = null, lease_until = null, leased_at = null,
         lease_to = null, lease_left = 0, consumer = null;
+    return v_position;
 end
 $$;
 
@@ -147,7 +159,7 @@ begin
             when p_start = -1 then v_partition.last_seq
             when p_start = 0 then v_partition.first_seq - 1
             else monarq.seq_before(v_partition.id, p_start) end;
-        perform monarq.place_cursor(p_now, v_partition.id, v_group, v_position,
+        v_position := monarq.place_cursor(p_now, v_partition.id, v_group, v_position,
             v_partition.last_seq);
         v_lag := v_lag + v_partition.last_seq - v_position;
     end loop;
@@ -199,4 +211,25 @@ begin
     end loop;
     return case when v_start = -1 then v_now else v_start end;
 end
+$$;
+
+-- Groups that asked for a queue before it existed, by its name or its labels, are there with it.
+create or replace function monarq.join_new_queue(p_now bigint, p_queue bigint) returns void
+    language sql
+as $$
+    with asked as (
+        select distinct on (s.group_name) s.group_name, s.start_at, q.name as queue_name
+        from monarq.queues q
+        join monarq.subscriptions s on s.queue_name = q.name or (s.queue_name = ''
+            and s.namespace in ('', q.namespace) and s.task in ('', q.task))
+        where q.id = p_queue and q.kind = 'ordered'
+        order by s.group_name, s.queue_name desc, s.start_at
+    ), noted as (
+        insert into monarq.subscriptions (group_name, queue_name, namespace, task, start_at)
+        select group_name, queue_name, '', '', start_at from asked
+        on conflict do nothing
+    )
+    insert into monarq.groups (queue_id, name, start_at, created_at)
+    select p_queue, group_name, start_at, monarq.time(p_now) from asked order by group_name
+    on conflict do nothing
 $$;
