@@ -1,26 +1,14 @@
-"""Groups in queues: where they begin, and how they are made and moved.
-
-A group has a cursor in every partition of its queue, made when either of them is new.
-"""
+"""Groups in queues: placing, moving and deleting them. How they begin is in `joining`."""
 
 from __future__ import annotations
 
-from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import Queue, QueueKind, Seek, SeekTo, StartFrom
+from monarq.errors import NotFoundError
+from monarq.model import Queue, Seek, SeekTo
 from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.session import Session
 
 _FIND = "select id from groups where queue_id = ? and name = ?"
-_SUBSCRIBED = """
-select start_at from subscriptions
-where group_name = ? and queue_name = ? and namespace = ? and task = ?
-"""
-_SUBSCRIBE = """
-insert into subscriptions (group_name, queue_name, namespace, task, start_at)
-values (?, ?, ?, ?, ?)
-"""
-_NOTE_TOO = _SUBSCRIBE.replace("insert", "insert or ignore")
 _PLACE = """
 update cursors set position = :position, available_at = :available_at, has_unresolved = 0,
     ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
@@ -40,10 +28,6 @@ update cursors set position = min(max(:seq, p.first_seq) - 1, p.last_seq), has_u
 from (select p.id, p.first_seq, p.last_seq from partitions p where {where}) as p
 where cursors.partition_id = p.id and cursors.group_id = :group
 """
-_LABELLED = """
-select q.id, g.id from queues q left join groups g on g.queue_id = q.id and g.name = ?
-where q.kind = 'ordered' and {labels} order by q.priority desc, q.id
-"""
 
 
 def find_group(session: Session, queue_id: int, name: str) -> int | None:
@@ -51,125 +35,7 @@ def find_group(session: Session, queue_id: int, name: str) -> int | None:
     return None if row is None else row[0]
 
 
-# --- where a group begins ------------------------------------------------------------------
-
-
-def check_not_in_the_future(session: Session, start: StartFrom | int) -> None:
-    if not isinstance(start, StartFrom) and start > session.now:
-        raise InvalidRequestError("a group cannot begin at a time in the future")
-
-
-def join(session: Session, group: str, start: StartFrom | int, queue: str) -> int:
-    """A group's first pop of a queue, which need not exist; since when messages are for it."""
-    start_at, said_now = _note_start(session, group, start, queue=queue)
-    found = session.find_queue(queue)
-    if found is not None and found.kind is QueueKind.ORDERED:
-        _make_group(session, found, group, start_at, at_end=said_now and start is StartFrom.NEW)
-    return start_at
-
-
-def join_labelled(
-    session: Session,
-    group: str,
-    start: StartFrom | int,
-    namespace: str | None,
-    task: str | None,
-) -> tuple[int, list[tuple[Queue, int]]]:
-    """The same by labels; also all ordered queues that have them, with the group's id there,
-    highest priority first."""
-    start_at, said_now = _note_start(
-        session, group, start, namespace=namespace or "", task=task or ""
-    )
-    joined: list[tuple[Queue, int]] = []
-    for queue_id, group_id in _labelled(session, group, namespace, task):
-        queue = session.queue_by_id(queue_id)
-        if group_id is None:
-            own = session.db.execute(_SUBSCRIBED, (group, queue.name, "", "")).fetchone()
-            at_end = own is None and said_now and start is StartFrom.NEW
-            began = start_at if own is None else own[0]
-            if own is None:
-                session.db.execute(_SUBSCRIBE, (group, queue.name, "", "", began))
-            group_id = _make_group(session, queue, group, began, at_end=at_end)
-        joined.append((queue, group_id))
-    return start_at, joined
-
-
-def join_new_queue(session: Session, queue: Queue) -> None:
-    """Groups that asked for a queue before it existed consume it from its beginning."""
-    rows = session.db.execute(
-        """select group_name, start_at from subscriptions where queue_name = ?
-        or queue_name = '' and (namespace = '' or namespace = ?) and (task = '' or task = ?)
-        order by id""",
-        (queue.name, queue.namespace, queue.task),
-    ).fetchall()
-    for group, start_at in rows:
-        if find_group(session, queue.id, group) is None:
-            _make_group(session, queue, group, start_at, at_end=False)
-            session.db.execute(_NOTE_TOO, (group, queue.name, "", "", start_at))
-
-
-def _labelled(
-    session: Session, group: str, namespace: str | None, task: str | None
-) -> list[tuple[int, int | None]]:
-    labels = {"q.namespace = ?": namespace, "q.task = ?": task}
-    wanted = {sql: label for sql, label in labels.items() if label is not None}
-    query = _LABELLED.format(labels=" and ".join(wanted))
-    return session.db.execute(query, (group, *wanted.values())).fetchall()
-
-
-def _note_start(
-    session: Session,
-    group: str,
-    start: StartFrom | int,
-    *,
-    queue: str = "",
-    namespace: str = "",
-    task: str = "",
-) -> tuple[int, bool]:
-    """Where the group begins by what it said first, and whether it said so just now."""
-    scope = (group, queue, namespace, task)
-    row = session.db.execute(_SUBSCRIBED, scope).fetchone()
-    if row is not None:
-        return row[0], False
-    if isinstance(start, StartFrom):
-        start_at = session.now if start is StartFrom.NEW else 0
-    else:
-        start_at = start
-    session.db.execute(_SUBSCRIBE, (*scope, start_at))
-    return start_at, True
-
-
-def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_end: bool) -> int:
-    known = find_group(session, queue.id, name)
-    if known is not None:
-        return known
-    db = session.db
-    made = db.execute(
-        "insert into groups (queue_id, name, start_at, created_at) values (?, ?, ?, ?)",
-        (queue.id, name, start_at, session.now),
-    )
-    group_id = made.lastrowid
-    assert group_id is not None
-    db.execute(
-        """insert into cursors (partition_id, group_id, position, available_at)
-        select id, :group, case when :at_end then last_seq else first_seq - 1 end,
-            case when :at_end or first_seq > last_seq then null else :now end
-        from partitions where queue_id = :queue""",
-        {"group": group_id, "at_end": at_end, "now": session.now, "queue": queue.id},
-    )
-    if start_at and not at_end:
-        for partition_id, first, last in _partitions(session, queue.id):
-            position = segment_log.position_before(db, partition_id, start_at, first, last)
-            _place(session, partition_id, group_id, position, last)
-    elif not at_end:
-        _withhold_all(session, queue.id, group_id)
-    session.counters.begin(queue.id, group_id)
-    _count_position(session, queue.id, group_id)
-    _let_retention_look(session, queue)
-    return group_id
-
-
-def _partitions(
+def partitions(
     session: Session, queue_id: int, only: int | None = None
 ) -> list[tuple[int, int, int]]:
     return session.db.execute(
@@ -185,9 +51,7 @@ def _where(only: int | None) -> str:
 # --- placing cursors -----------------------------------------------------------------------
 
 
-def _place(
-    session: Session, partition_id: int, group_id: int, position: int, last_seq: int
-) -> None:
+def place(session: Session, partition_id: int, group_id: int, position: int, last_seq: int) -> None:
     """Put a cursor somewhere, with nothing leased and nothing remembered but what is not for it."""
     session.db.execute(
         "delete from unresolved where partition_id = ? and group_id = ?", (partition_id, group_id)
@@ -215,10 +79,10 @@ def _place_all(session: Session, queue_id: int, group_id: int, seq: int, only: i
     }
     session.db.execute(_FORGET_ALL.format(where=_where(only)), values)
     session.db.execute(_PLACE_ALL.format(where=_where(only)), values)
-    _withhold_all(session, queue_id, group_id, only)
+    withhold_all(session, queue_id, group_id, only)
 
 
-def _withhold_all(session: Session, queue_id: int, group_id: int, only: int | None = None) -> None:
+def withhold_all(session: Session, queue_id: int, group_id: int, only: int | None = None) -> None:
     rows = session.db.execute(
         f"""select distinct s.partition_id from partitions p cross join segments s
             on s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null)
@@ -255,10 +119,10 @@ def count_positions(session: Session, queue: Queue) -> None:
     for (group_id,) in session.db.execute(
         "select id from groups where queue_id = ?", (queue.id,)
     ).fetchall():
-        _count_position(session, queue.id, group_id)
+        count_position(session, queue.id, group_id)
 
 
-def _count_position(session: Session, queue_id: int, group_id: int) -> None:
+def count_position(session: Session, queue_id: int, group_id: int) -> None:
     # The sum of positions that makes the lag right, whatever partitions are gone.
     pushed = session.counters.read(queue_id)["pushed"]
     counted = session.counters.read(queue_id, group_id)["position"]
@@ -280,23 +144,6 @@ def _lag(session: Session, queue_id: int, group_id: int, only: int | None = None
 # --- the calls -----------------------------------------------------------------------------
 
 
-def subscribe(
-    session: Session,
-    group: str,
-    start: StartFrom | int,
-    queue: str | None,
-    namespace: str | None,
-    task: str | None,
-) -> int:
-    check_not_in_the_future(session, start)
-    if queue is None:
-        return join_labelled(session, group, start, namespace, task)[0]
-    found = session.find_queue(queue)
-    if found is not None and found.kind is QueueKind.WORK:
-        raise ConflictError(f"{queue!r} is a work queue, which has no groups")
-    return join(session, group, start, queue)
-
-
 def seek(session: Session, request: Seek) -> int:
     queue = session.queue(request.queue)
     only = None
@@ -314,18 +161,18 @@ def seek(session: Session, request: Seek) -> int:
     was = _lag(session, queue.id, group_id, only)
     counters = session.counters.snapshot()
     if request.time is not None:
-        for partition_id, first, last in _partitions(session, queue.id, only):
+        for partition_id, first, last in partitions(session, queue.id, only):
             position = segment_log.position_before(
                 session.db, partition_id, request.time, first, last
             )
-            _place(session, partition_id, group_id, position, last)
+            place(session, partition_id, group_id, position, last)
     else:
         _place_all(session, queue.id, group_id, _wanted_seq(request), only)
     now = _lag(session, queue.id, group_id, only)
     # Whatever the steps on the way have counted.
     session.counters.restore(counters)
     session.counters.add(queue.id, group_id, position=was - now)
-    _let_retention_look(session, queue, only)
+    let_retention_look(session, queue, only)
     return now
 
 
@@ -339,7 +186,7 @@ def _wanted_seq(request: Seek) -> int:
     return request.seq
 
 
-def _let_retention_look(session: Session, queue: Queue, only: int | None = None) -> None:
+def let_retention_look(session: Session, queue: Queue, only: int | None = None) -> None:
     """Cursors were moved, so that more may go now, by retention or by eviction."""
     session.db.execute(
         f"""update partitions as p set held = 0, check_at = :now
@@ -384,4 +231,4 @@ def _remove_group(session: Session, group: str, group_id: int, queue_id: int) ->
     db.execute(f"delete from cursors where {of_group}", (queue_id, group_id))
     db.execute("delete from groups where id = ?", (group_id,))
     session.counters.forget_group(queue_id, group_id)
-    _let_retention_look(session, session.queue_by_id(queue_id))
+    let_retention_look(session, session.queue_by_id(queue_id))

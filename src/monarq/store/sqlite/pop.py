@@ -13,7 +13,7 @@ from monarq.errors import MonarqError
 from monarq.ids import lease_id, message_id, new_lease_token
 from monarq.model import Message, Pop, Popped, Queue, QueueKind
 from monarq.store.contract import Outcome
-from monarq.store.sqlite import groups, segment_log, settling
+from monarq.store.sqlite import groups, joining, segment_log, settling
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session
@@ -63,7 +63,6 @@ def pop(
 
 
 def _pop_ordered(session: Session, queue: Queue | None, request: Pop) -> Popped:
-    groups.check_not_in_the_future(session, request.start)
     sources = _sources(session, queue, request)
     taking = _Taking(session, request)
     for _ in range(request.partitions + 1000):
@@ -83,13 +82,15 @@ def _pop_ordered(session: Session, queue: Queue | None, request: Pop) -> Popped:
 def _sources(session: Session, queue: Queue | None, request: Pop) -> list[Source]:
     """What the request may take from; makes the group where it is new."""
     if request.queue is None:
-        _, joined = groups.join_labelled(
-            session, request.group, request.start, request.namespace, request.task
-        )
+        joined = joining.joined_labelled(session, request.group, request.namespace, request.task)
+        if joined is None:
+            _, joined = joining.join_labelled(
+                session, request.group, request.start, request.namespace, request.task
+            )
         return [source for source in joined if not source[0].paused]
     group_id = groups.find_group(session, queue.id, request.group) if queue else None
     if group_id is None:
-        groups.join(session, request.group, request.start, request.queue)
+        joining.join(session, request.group, request.start, request.queue)
         if queue is None:
             return []
         group_id = groups.find_group(session, queue.id, request.group)

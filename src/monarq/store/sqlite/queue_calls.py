@@ -27,7 +27,7 @@ from monarq.model import (
 )
 from monarq.store import validation
 from monarq.store.contract import Outcome
-from monarq.store.sqlite import acks, group_lists, groups, pop, push, queues, transactions
+from monarq.store.sqlite import acks, group_lists, groups, joining, pop, push, queues, transactions
 from monarq.store.sqlite.calls import Calls, each
 
 
@@ -139,7 +139,7 @@ class QueueCalls(Calls):
             Pop(queue=queue, namespace=namespace, task=task, group=group, start=start)
         )
         return await self._write(
-            lambda session: groups.subscribe(session, group, start, queue, namespace, task)
+            lambda session: joining.subscribe(session, group, start, queue, namespace, task)
         )
 
     async def seek(self, request: Seek) -> int:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError
 from monarq.model import ItemState, Page, Queue, QueueKind, QueueOptions, QueueStats
-from monarq.store.sqlite import groups, paging
+from monarq.store.sqlite import groups, joining, paging
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.queue_rows import (
     OPTION_COLUMNS,
@@ -44,7 +44,7 @@ def make_queue(
     queue = session.queue(name)
     session.counters.begin(queue.id)
     if kind is QueueKind.ORDERED:
-        groups.join_new_queue(session, queue)
+        joining.join_new_queue(session, queue)
     return queue
 
 

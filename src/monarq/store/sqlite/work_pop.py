@@ -93,6 +93,7 @@ def _lease(session: Session, queue: Queue, hand: list[WorkItem], request: Pop, l
             item.ended_by = ANSWERED
             items.end_attempt(session, item, AttemptOutcome.COMPLETED, session.now)
             items.finish(item, ItemState.DONE, session.now)
+            item.error = None
         else:
             item.state, item.due_at, item.ended_by = ItemState.LEASED, until, None
             item.lease_no, item.lease_token = number, token

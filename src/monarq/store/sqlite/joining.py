@@ -1,0 +1,175 @@
+"""Where groups begin: what they asked for first, and how they are made of it.
+
+A group has a cursor in every partition of its queue, made when either of them is new.
+"""
+
+from __future__ import annotations
+
+from monarq.errors import ConflictError, InvalidRequestError
+from monarq.model import Queue, QueueKind, StartFrom
+from monarq.store.sqlite import groups, segment_log
+from monarq.store.sqlite.session import Session
+
+_SUBSCRIBED = """
+select start_at from subscriptions
+where group_name = ? and queue_name = ? and namespace = ? and task = ?
+"""
+_SUBSCRIBE = """
+insert into subscriptions (group_name, queue_name, namespace, task, start_at)
+values (?, ?, ?, ?, ?)
+"""
+_NOTE_TOO = _SUBSCRIBE.replace("insert", "insert or ignore")
+_LABELLED = """
+select q.id, g.id from queues q left join groups g on g.queue_id = q.id and g.name = ?
+where q.kind = 'ordered' and {labels} order by q.priority desc, q.id
+"""
+
+
+def _check_not_in_the_future(session: Session, start: StartFrom | int) -> None:
+    if not isinstance(start, StartFrom) and start > session.now:
+        raise InvalidRequestError("a group cannot begin at a time in the future")
+
+
+def join(session: Session, group: str, start: StartFrom | int, queue: str) -> int:
+    """A group's first pop of a queue, which need not exist; since when messages are for it."""
+    _check_not_in_the_future(session, start)
+    start_at, said_now = _note_start(session, group, start, queue=queue)
+    found = session.find_queue(queue)
+    if found is not None and found.kind is QueueKind.ORDERED:
+        _make_group(session, found, group, start_at, at_end=said_now and start is StartFrom.NEW)
+    return start_at
+
+
+def join_labelled(
+    session: Session,
+    group: str,
+    start: StartFrom | int,
+    namespace: str | None,
+    task: str | None,
+) -> tuple[int, list[tuple[Queue, int]]]:
+    """The same by labels; also all ordered queues that have them, with the group's id there,
+    highest priority first."""
+    _check_not_in_the_future(session, start)
+    start_at, said_now = _note_start(
+        session, group, start, namespace=namespace or "", task=task or ""
+    )
+    joined: list[tuple[Queue, int]] = []
+    for queue_id, group_id in _labelled(session, group, namespace, task):
+        queue = session.queue_by_id(queue_id)
+        if group_id is None:
+            own = session.db.execute(_SUBSCRIBED, (group, queue.name, "", "")).fetchone()
+            at_end = own is None and said_now and start is StartFrom.NEW
+            began = start_at if own is None else own[0]
+            if own is None:
+                session.db.execute(_SUBSCRIBE, (group, queue.name, "", "", began))
+            group_id = _make_group(session, queue, group, began, at_end=at_end)
+        joined.append((queue, group_id))
+    return start_at, joined
+
+
+def joined_labelled(
+    session: Session, group: str, namespace: str | None, task: str | None
+) -> list[tuple[Queue, int]] | None:
+    """The queues with these labels and the group's id in each, if it is in all of them: then
+    it goes on from its cursors, whatever a request says. None otherwise."""
+    rows = _labelled(session, group, namespace, task)
+    joined = [
+        (session.queue_by_id(queue_id), group_id)
+        for queue_id, group_id in rows
+        if group_id is not None
+    ]
+    if not rows or len(joined) < len(rows):
+        return None
+    session.db.execute(_NOTE_TOO, (group, "", namespace or "", task or "", 0))
+    return joined
+
+
+def join_new_queue(session: Session, queue: Queue) -> None:
+    """Groups that asked for a queue before it existed consume it from its beginning."""
+    rows = session.db.execute(
+        """select group_name, start_at from subscriptions where queue_name = ?
+        or queue_name = '' and (namespace = '' or namespace = ?) and (task = '' or task = ?)
+        order by id""",
+        (queue.name, queue.namespace, queue.task),
+    ).fetchall()
+    for group, start_at in rows:
+        if groups.find_group(session, queue.id, group) is None:
+            _make_group(session, queue, group, start_at, at_end=False)
+            session.db.execute(_NOTE_TOO, (group, queue.name, "", "", start_at))
+
+
+def _labelled(
+    session: Session, group: str, namespace: str | None, task: str | None
+) -> list[tuple[int, int | None]]:
+    labels = {"q.namespace = ?": namespace, "q.task = ?": task}
+    wanted = {sql: label for sql, label in labels.items() if label is not None}
+    query = _LABELLED.format(labels=" and ".join(wanted))
+    return session.db.execute(query, (group, *wanted.values())).fetchall()
+
+
+def _note_start(
+    session: Session,
+    group: str,
+    start: StartFrom | int,
+    *,
+    queue: str = "",
+    namespace: str = "",
+    task: str = "",
+) -> tuple[int, bool]:
+    """Where the group begins by what it said first, and whether it said so just now."""
+    scope = (group, queue, namespace, task)
+    row = session.db.execute(_SUBSCRIBED, scope).fetchone()
+    if row is not None:
+        return row[0], False
+    if isinstance(start, StartFrom):
+        start_at = session.now if start is StartFrom.NEW else 0
+    else:
+        start_at = start
+    session.db.execute(_SUBSCRIBE, (*scope, start_at))
+    return start_at, True
+
+
+def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_end: bool) -> int:
+    known = groups.find_group(session, queue.id, name)
+    if known is not None:
+        return known
+    db = session.db
+    made = db.execute(
+        "insert into groups (queue_id, name, start_at, created_at) values (?, ?, ?, ?)",
+        (queue.id, name, start_at, session.now),
+    )
+    group_id = made.lastrowid
+    assert group_id is not None
+    db.execute(
+        """insert into cursors (partition_id, group_id, position, available_at)
+        select id, :group, case when :at_end then last_seq else first_seq - 1 end,
+            case when :at_end or first_seq > last_seq then null else :now end
+        from partitions where queue_id = :queue""",
+        {"group": group_id, "at_end": at_end, "now": session.now, "queue": queue.id},
+    )
+    if start_at and not at_end:
+        for partition_id, first, last in groups.partitions(session, queue.id):
+            position = segment_log.position_before(db, partition_id, start_at, first, last)
+            groups.place(session, partition_id, group_id, position, last)
+    elif not at_end:
+        groups.withhold_all(session, queue.id, group_id)
+    session.counters.begin(queue.id, group_id)
+    groups.count_position(session, queue.id, group_id)
+    groups.let_retention_look(session, queue)
+    return group_id
+
+
+def subscribe(
+    session: Session,
+    group: str,
+    start: StartFrom | int,
+    queue: str | None,
+    namespace: str | None,
+    task: str | None,
+) -> int:
+    if queue is None:
+        return join_labelled(session, group, start, namespace, task)[0]
+    found = session.find_queue(queue)
+    if found is not None and found.kind is QueueKind.WORK:
+        raise ConflictError(f"{queue!r} is a work queue, which has no groups")
+    return join(session, group, start, queue)
