@@ -66,10 +66,12 @@ def configure(
         chosen = replace(QueueOptions(), **options)
         kind = kind or QueueKind.ORDERED
         _check_dead_queue(session, name, kind, chosen.dead_queue)
+        _check_sealing(session, name, chosen)
         return make_queue(session, name, kind, namespace or "", task or "", chosen)
     changed = replace(queue.options, **options)
     if changed.dead_queue != queue.options.dead_queue:
         _check_dead_queue(session, name, queue.kind, changed.dead_queue)
+    _check_sealing(session, name, changed)
     labels = (
         queue.namespace if namespace is None else namespace,
         queue.task if task is None else task,
@@ -107,9 +109,26 @@ def _check_dead_queue(session: Session, name: str, kind: QueueKind, dead_queue: 
         )
 
 
-def _user_of_dead_queue(session: Session, name: str) -> str | None:
+def _check_sealing(session: Session, name: str, options: QueueOptions) -> None:
+    """What dies in the clear may not end in a queue that promises encryption."""
+    dead_queue = session.find_queue(options.dead_queue) if options.dead_queue else None
+    if dead_queue and dead_queue.options.encryption_enabled and not options.encryption_enabled:
+        raise InvalidRequestError(
+            f"deadQueue {dead_queue.name!r} is encrypted, so queue {name!r} must be too"
+        )
+    if not options.encryption_enabled:
+        return
+    if (user := _user_of_dead_queue(session, name, "and not encryption_enabled")) is not None:
+        raise InvalidRequestError(
+            f"queue {name!r} is the deadQueue of {user!r}, which is not encrypted: "
+            "encrypt that one first"
+        )
+
+
+def _user_of_dead_queue(session: Session, name: str, condition: str = "") -> str | None:
     row = session.db.execute(
-        "select name from queues where dead_queue = ? and dead_queue <> '' order by id limit 1",
+        f"""select name from queues where dead_queue = ? and dead_queue <> '' {condition}
+        order by id limit 1""",
         (name,),
     ).fetchone()
     return None if row is None else row[0]
