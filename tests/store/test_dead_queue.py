@@ -344,3 +344,16 @@ async def test_deaths_at_once_through_two_stores_are_each_moved_once(
     rows = await every(store.list_items, "grave")
     assert sorted(int(row.payload) for row in rows) == list(range(1, 21))
     assert await every(store.list_items, "q") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_lifecycle_wakes_the_dead_queue_when_it_moves_something_there(
+    store: Store, clock: ManualClock, kind: QueueKind
+) -> None:
+    await with_grave(store, kind, retryLimit=0, maxAttempts=1, leaseTime=10)
+    await push(store, "q")
+    await pop_one(store, "q")
+    clock.advance(10)
+    reports = await let_time_work(store)
+    assert "grave" in [name for report in reports for name in report.wake]
+    assert (await pop(store, "grave")).messages
