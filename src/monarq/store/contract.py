@@ -1,11 +1,12 @@
 """What every store promises.
 
-The calls of the hot path take many requests and answer each in its place: an answer, or
-the error that belongs to this request alone. A call that fails as a whole raises
-(`StoreUnavailableError`), and then nothing of it was stored. Once a call has answered, its
-effect is durable. Requests of one call that are about the same thing (a partition in a push, a
-partition and group or an item in an ack, a queue, group and partition in a pop) are carried out in
-their order, others in any.
+The calls of the hot path take many requests and answer each in its place: an answer, or the
+error that belongs to this request alone. A call that fails as a whole raises
+`StoreUnavailableError`: all of it took effect or nothing did, and where the connection was lost
+on the way nobody knows which, so whoever repeats a push gives transaction ids. Once a call has
+answered, its effect is durable. Requests of one call that are about the same thing (a partition
+in a push, a partition and group or an item in an ack, a queue, group and partition in a pop) are
+carried out in their order, others in any.
 
 All calls validate what they are given before they touch the store. The rules that they
 keep are written down in `docs/model.md`; `tests/store` holds every store to them.

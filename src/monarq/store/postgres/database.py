@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
@@ -23,6 +24,8 @@ from monarq.store.postgres.migrations import migrate, render
 CALL_TIMEOUT = 30.0
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 _ATTEMPTS = 5
+LOST_A_DEADLOCK = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+T = TypeVar("T")
 _UNAVAILABLE = (
     OSError,
     asyncio.TimeoutError,
@@ -59,8 +62,11 @@ class _Connection(asyncpg.Connection):
 
 
 class Database:
-    def __init__(self, pool: asyncpg.Pool, clock: Clock, schema: str) -> None:
+    def __init__(
+        self, pool: asyncpg.Pool, clock: Clock, schema: str, *, prepares: bool = True
+    ) -> None:
         self._pool = pool
+        self._prepares = prepares
         self.clock = clock
         self._render = lru_cache(maxsize=512)(lambda sql: render(sql, schema))
 
@@ -68,9 +74,11 @@ class Database:
     async def connect(cls, dsn: str, *, clock: Clock, schema: str, connections: int) -> Database:
         if not _SCHEMA_NAME.fullmatch(schema):
             raise InvalidRequestError(f"{schema!r} cannot be the name of a schema")
+        dsn, prepares = _prepares(dsn)
         with _translated():
             pool = await asyncpg.create_pool(
                 dsn,
+                statement_cache_size=100 if prepares else 0,
                 min_size=1,
                 max_size=connections,
                 command_timeout=CALL_TIMEOUT,
@@ -83,7 +91,7 @@ class Database:
             except BaseException:
                 pool.terminate()
                 raise
-        return cls(pool, clock, schema)
+        return cls(pool, clock, schema, prepares=prepares)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -94,15 +102,35 @@ class Database:
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """Run one statement; if it lost a deadlock, again, a few times."""
-        for attempt in range(_ATTEMPTS):
+        return await self._persistently(lambda: self._fetch_once(sql, *args))
+
+    async def atomically(self, work: Callable[[Work], Awaitable[T]]) -> T:
+        """Run several statements as one; if they lost a deadlock, again, a few times."""
+
+        async def attempt() -> T:
+            async with self.transaction() as unit:
+                return await work(unit)
+
+        return await self._persistently(attempt)
+
+    async def _persistently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        for _ in range(_ATTEMPTS - 1):
             try:
-                with _translated():
-                    rows: list[asyncpg.Record] = await self._pool.fetch(self._render(sql), *args)
-                    return rows
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise StoreUnavailableError(f"PostgreSQL could not finish: {error}") from error
-        raise AssertionError("unreachable")
+                return await attempt()
+            except LOST_A_DEADLOCK:
+                continue
+        try:
+            return await attempt()
+        except LOST_A_DEADLOCK as error:
+            raise StoreUnavailableError(f"PostgreSQL could not finish: {error}") from error
+
+    async def _fetch_once(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        if not self._prepares:
+            async with self.transaction() as unit:
+                return await unit.fetch(sql, *args)
+        with _translated():
+            rows: list[asyncpg.Record] = await self._pool.fetch(self._render(sql), *args)
+            return rows
 
     async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
         rows = await self.fetch(sql, *args)
@@ -147,6 +175,23 @@ class Work:
     async def fetchval(self, sql: str, *args: Any) -> Any:
         row = await self.fetchrow(sql, *args)
         return row[0] if row else None
+
+
+def _prepares(dsn: str) -> tuple[str, bool]:
+    """Takes `prepared_statements=false` out of an address.
+
+    Prepared statements save a round trip a call, but belong to a session: a pooler that gives
+    every transaction another one has to know them, or they have to be off.
+    """
+    parts = urlsplit(dsn)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    choices = [value for name, value in options if name == "prepared_statements"]
+    if not choices:
+        return dsn, True
+    if choices[-1] not in ("true", "false"):
+        raise InvalidRequestError("prepared_statements in a PostgreSQL address is true or false")
+    rest = [(name, value) for name, value in options if name != "prepared_statements"]
+    return parts._replace(query=urlencode(rest)).geturl(), choices[-1] == "true"
 
 
 @contextmanager

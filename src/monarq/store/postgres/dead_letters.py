@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from monarq.crypto import SEALED, Cipher, open_payload
@@ -74,14 +75,28 @@ async def redrive(
             raise NotFoundError(f"there is no queue {to!r} to redrive to")
     done = 0
     while done < limit:
-        async with database.transaction() as unit:
-            ids = await _lock_some(unit, which, min(_STEP, limit - done))
-            await _seal(unit, cipher, ids, target)
-            await unit.fetch("select monarq.redrive($1, $2, $3)", unit.now(), ids, target)
-        done += len(ids)
-        if len(ids) < _STEP:
+        count = min(_STEP, limit - done)
+        moved = await database.atomically(
+            partial(_redrive_some, cipher=cipher, which=which, target=target, count=count)
+        )
+        done += moved
+        if moved < count:
             break
     return done
+
+
+async def _redrive_some(
+    unit: Work,
+    *,
+    cipher: Cipher | None,
+    which: DeadLetterFilter,
+    target: int | None,
+    count: int,
+) -> int:
+    ids = await _lock_some(unit, which, count)
+    await _seal(unit, cipher, ids, target)
+    await unit.fetch("select monarq.redrive($1, $2, $3)", unit.now(), ids, target)
+    return len(ids)
 
 
 async def _seal(unit: Work, cipher: Cipher | None, ids: list[int], target: int | None) -> None:
@@ -109,12 +124,16 @@ async def _seal(unit: Work, cipher: Cipher | None, ids: list[int], target: int |
 async def purge_dead_letters(database: Database, which: DeadLetterFilter) -> int:
     done = 0
     while True:
-        async with database.transaction() as unit:
-            ids = await _lock_some(unit, which, _STEP)
-            await unit.fetch("select monarq.drop_letters($1)", ids)
-        done += len(ids)
-        if len(ids) < _STEP:
+        purged = await database.atomically(lambda unit: _purge_some(unit, which))
+        done += purged
+        if purged < _STEP:
             return done
+
+
+async def _purge_some(unit: Work, which: DeadLetterFilter) -> int:
+    ids = await _lock_some(unit, which, _STEP)
+    await unit.fetch("select monarq.drop_letters($1)", ids)
+    return len(ids)
 
 
 async def _lock_some(unit: Work, which: DeadLetterFilter, limit: int) -> list[int]:

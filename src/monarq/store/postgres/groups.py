@@ -7,7 +7,7 @@ from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import Cursor, Group, Page, QueueKind, Seek, StartFrom
 from monarq.store.paging import place, token
 from monarq.store.postgres.catalog import Catalog
-from monarq.store.postgres.database import Database
+from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import check_limit, check_name, check_seek, check_start
 
 _LIST = """
@@ -189,25 +189,31 @@ async def delete_group(
     database: Database, catalog: Catalog, group: str, queue: str | None, forget_start: bool
 ) -> int:
     check_name(group, "consumerGroup")
-    async with database.transaction() as unit:
-        rows = await unit.fetch(
-            "select g.id, g.queue_id from monarq.groups g "
-            "join monarq.queues q on q.id = g.queue_id "
-            "where g.name = $1 and ($2::text is null or q.name = $2) order by g.queue_id",
+    queue_ids = await database.atomically(
+        lambda unit: _delete_group(unit, group, queue, forget_start)
+    )
+    for queue_id in queue_ids:
+        catalog.forget_group(queue_id, group)
+    return len(queue_ids)
+
+
+async def _delete_group(unit: Work, group: str, queue: str | None, forget_start: bool) -> list[int]:
+    rows = await unit.fetch(
+        "select g.id, g.queue_id from monarq.groups g join monarq.queues q on q.id = g.queue_id "
+        "where g.name = $1 and ($2::text is null or q.name = $2) order by g.queue_id",
+        group,
+        queue,
+    )
+    for row in rows:
+        await unit.fetch("select monarq.delete_group($1, $2)", row["queue_id"], row["id"])
+    if forget_start:
+        await unit.fetch(
+            "delete from monarq.subscriptions "
+            "where group_name = $1 and ($2::text is null or queue_name = $2)",
             group,
             queue,
         )
-        for row in rows:
-            await unit.fetch("select monarq.delete_group($1, $2)", row["queue_id"], row["id"])
-            catalog.forget_group(row["queue_id"], group)
-        if forget_start:
-            await unit.fetch(
-                "delete from monarq.subscriptions "
-                "where group_name = $1 and ($2::text is null or queue_name = $2)",
-                group,
-                queue,
-            )
-    return len(rows)
+    return [row["queue_id"] for row in rows]
 
 
 async def _find(catalog: Catalog, queue: str, group: str) -> tuple[int, int]:

@@ -186,12 +186,15 @@ class Popper:
         if not any(want.may_be_sealed for want in wanted):
             rows = await self._database.fetch(sql, self._database.now(), *arguments)
             return await self._answer(wanted, outcomes, rows)
+
+        async def attempt(unit: Work) -> list[_Wanted]:
+            rows = await unit.fetch(sql, unit.now(), *arguments)
+            again = await self._answer(wanted, outcomes, rows, unit)
+            _raise_undecrypted(wanted, outcomes)
+            return again
+
         try:
-            async with self._database.transaction() as unit:
-                rows = await unit.fetch(sql, unit.now(), *arguments)
-                again = await self._answer(wanted, outcomes, rows, unit)
-                _raise_undecrypted(wanted, outcomes)
-                return again
+            return await self._database.atomically(attempt)
         except EncryptionKeyError:
             if len(wanted) == 1:
                 return []

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from typing import Any
 
 import asyncpg
 
-from monarq.clock import DAY, micros
 from monarq.crypto import Cipher
 from monarq.errors import (
     EncryptionKeyError,
@@ -19,48 +16,19 @@ from monarq.errors import (
 )
 from monarq.ids import message_id
 from monarq.model import Push, Pushed, PushItem, PushStatus, Queue, QueueKind
-from monarq.store import segments
 from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, make_partitions, make_queues
-from monarq.store.postgres.database import Database, RefusedError, Work
+from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedError, Work
+from monarq.store.postgres.push_arguments import Target, item_arguments, message_arguments
 from monarq.store.validation import check_ordered_item, check_push, check_work_item
 
 MAX_ROUNDS = 50
 _MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 21)) + ")"
 _ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 23)) + ")"
 
-Slot = tuple[int, int]
-"""Which request, and which of its items."""
-
 
 class _MissingError(Exception):
     """A queue or partition that is pushed to does not exist yet."""
-
-
-class Target:
-    """What goes to one partition in this call."""
-
-    __slots__ = ("by_id", "items", "partition_id", "producers", "queue", "repeats", "slots")
-
-    def __init__(self, queue: Queue, partition_id: int) -> None:
-        self.queue = queue
-        self.partition_id = partition_id
-        self.items: list[PushItem] = []
-        self.producers: list[str | None] = []
-        self.slots: list[Slot] = []
-        self.by_id: dict[str, int] = {}
-        self.repeats: list[tuple[Slot, int]] = []
-        """Slots whose transaction id an earlier item of this call has, and which one."""
-
-    def add(self, slot: Slot, item: PushItem, producer: str | None) -> None:
-        if item.transaction_id is not None:
-            first = self.by_id.setdefault(item.transaction_id, len(self.items))
-            if first < len(self.items):
-                self.repeats.append((slot, first))
-                return
-        self.items.append(item)
-        self.producers.append(producer)
-        self.slots.append(slot)
 
 
 class PushBatch:
@@ -68,7 +36,7 @@ class PushBatch:
 
     def __init__(self, catalog: Catalog, cipher: Cipher | None, requests: Sequence[Push]) -> None:
         self._catalog = catalog
-        self._cipher = cipher
+        self.cipher = cipher
         self.requests = requests
         self.outcomes: list[Outcome[list[Pushed]] | None] = [None] * len(requests)
         self._known: dict[tuple[int, str], int] = {}
@@ -154,15 +122,10 @@ class PushBatch:
             check_ordered_item(item)
         else:
             check_work_item(item)
-        if queue is not None and queue.options.encryption_enabled and self._cipher is None:
+        if queue is not None and queue.options.encryption_enabled and self.cipher is None:
             raise EncryptionKeyError(
                 f"queue {queue.name!r} is encrypted, and this store was given no key"
             )
-
-    def sealed(self, queue: Queue, payload: bytes) -> bytes:
-        if queue.options.encryption_enabled and self._cipher is not None:
-            return self._cipher.seal(payload)
-        return payload
 
     def learn(self, refusal: RefusedError, targets: Sequence[Target]) -> None:
         """Take note of why a round was refused."""
@@ -316,7 +279,7 @@ async def _push_making(database: Database, batch: PushBatch) -> None:
         batch.finish(targets, first_seqs)
     except RefusedError as refusal:
         batch.learn(refusal, refused(refusal, targets))
-    except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+    except LOST_A_DEADLOCK:
         return
 
 
@@ -342,10 +305,10 @@ async def store_targets(
     for kind, targets in ((QueueKind.ORDERED, ordered), (QueueKind.WORK, work)):
         if not targets:
             continue
-        arguments = (_message_arguments if kind is QueueKind.ORDERED else _item_arguments)(
-            batch, targets
-        )
-        sql = _MESSAGES if kind is QueueKind.ORDERED else _ITEMS
+        if kind is QueueKind.ORDERED:
+            sql, arguments = _MESSAGES, message_arguments(targets, batch.cipher)
+        else:
+            sql, arguments = _ITEMS, item_arguments(targets, batch.cipher)
         try:
             seqs = await unit.fetchval(sql, unit.now(), *arguments)
         except RefusedError as refusal:
@@ -353,97 +316,3 @@ async def store_targets(
             raise
         first_seqs.update(zip((t.partition_id for t in targets), seqs, strict=True))
     return first_seqs
-
-
-def _target_arguments(targets: list[Target]) -> list[Any]:
-    return [
-        any(target.queue.options.max_size for target in targets),
-        [target.queue.id for target in targets],
-        [target.queue.version for target in targets],
-        [target.partition_id for target in targets],
-        [len(target.items) for target in targets],
-        [_horizon(target.queue) for target in targets],
-    ]
-
-
-def _horizon(queue: Queue) -> int:
-    """How soon after a push the lifecycle may have something to do in its partition."""
-    options = queue.options
-    durations = [options.expire_timeout, options.max_wait_time_seconds]
-    if options.retention_enabled:
-        durations += [options.retention_seconds, options.completed_retention_seconds]
-    return min((micros(seconds) for seconds in durations if seconds > 0), default=7 * DAY)
-
-
-def _given_ids(targets: list[Target]) -> list[Any]:
-    """The items with a transaction id of their own: target, place in it, id."""
-    given = [
-        (number, place, transaction_id)
-        for number, target in enumerate(targets, 1)
-        for transaction_id, place in target.by_id.items()
-    ]
-    return [list(column) for column in zip(*given, strict=True)] if given else [None] * 3
-
-
-def _column(values: list[Any]) -> list[Any] | None:
-    """None if there is nothing in it, which is what most columns have."""
-    return values if any(value is not None for value in values) else None
-
-
-def _message_arguments(batch: PushBatch, targets: list[Target]) -> list[Any]:
-    numbers, skips, starts, counts = [], [], [], []
-    data, offsets = [], []
-    begins = accumulate((len(target.items) for target in targets), initial=0)
-    for number, (target, begin) in enumerate(zip(targets, begins, strict=False), 1):
-        payloads = [item.payload for item in target.items]
-        if target.queue.options.encryption_enabled:
-            payloads = [batch.sealed(target.queue, payload) for payload in payloads]
-        for start, end in segments.cuts([len(payload) for payload in payloads]):
-            packed, bounds = segments.pack(payloads[start:end])
-            numbers.append(number)
-            skips.append(start)
-            starts.append(begin + start)
-            counts.append(end - start)
-            data.append(packed)
-            offsets.append(segments.to_bytes(bounds))
-    items = [item for target in targets for item in target.items]
-    return [
-        *_target_arguments(targets),
-        numbers,
-        skips,
-        starts,
-        counts,
-        data,
-        offsets,
-        _column([item.transaction_id for item in items]),
-        _column([item.trace_id for item in items]),
-        _column([producer for target in targets for producer in target.producers]),
-        _column([item.headers.decode() if item.headers else None for item in items]),
-        *_given_ids(targets),
-    ]
-
-
-def _item_arguments(batch: PushBatch, targets: list[Target]) -> list[Any]:
-    rows = [
-        (
-            number,
-            place,
-            batch.sealed(target.queue, item.payload),
-            item.transaction_id,
-            item.trace_id,
-            producer,
-            item.headers.decode() if item.headers else None,
-            item.priority,
-            item.run_at,
-            None if item.delay_seconds is None else micros(item.delay_seconds),
-            item.max_attempts,
-            item.backoff_base,
-        )
-        for number, target in enumerate(targets, 1)
-        for place, (item, producer) in enumerate(zip(target.items, target.producers, strict=True))
-    ]
-    return [
-        *_target_arguments(targets),
-        *(list(column) for column in zip(*rows, strict=True)),
-        *_given_ids(targets),
-    ]

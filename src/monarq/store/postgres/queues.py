@@ -68,30 +68,33 @@ async def configure(
     changes = option_changes(options or {})
     if changes.get("encryption_enabled") and not has_key:
         raise EncryptionKeyError("encryptionEnabled needs a key, and this store was given none")
-    async with database.transaction() as unit:
-        # Dead-queue rules look at several queues: one change of settings at a time.
-        await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
-        found = await unit.fetchrow(
-            f"select {QUEUE_COLUMNS} from monarq.queues where name = $1 for update", name
-        )
-        old = queue_from(found) if found else None
-        if old is not None and kind is not None and kind is not old.kind:
-            raise ConflictError(f"queue {name!r} exists, and is of kind {old.kind}, not {kind}")
-        new_kind = old.kind if old is not None else kind or QueueKind.ORDERED
-        sealed = changes.get(
-            "encryption_enabled", old is not None and old.options.encryption_enabled
-        )
-        if "dead_queue" in changes or "encryption_enabled" in changes:
-            dead_queue = changes.get("dead_queue", old.options.dead_queue if old else "")
-            await _check_dead_queue(unit, name, new_kind, sealed, dead_queue)
-        labels = {"namespace": namespace, "task": task}
-        changes |= {label: value for label, value in labels.items() if value is not None}
-        if old is None:
-            queue = await _insert(unit, name, new_kind, changes)
-        else:
-            queue = await _update(unit, old, changes)
+    labels = {"namespace": namespace, "task": task}
+    changes |= {label: value for label, value in labels.items() if value is not None}
+    queue = await database.atomically(lambda unit: _configure(unit, name, kind, changes))
     catalog.forget_queue(name)
     return queue
+
+
+async def _configure(
+    unit: Work, name: str, kind: QueueKind | None, changes: dict[str, Any]
+) -> Queue:
+    # Dead-queue rules look at several queues: one change of settings at a time.
+    await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
+    found = await unit.fetchrow(
+        f"select {QUEUE_COLUMNS} from monarq.queues where name = $1 for update", name
+    )
+    old = queue_from(found) if found else None
+    if old is not None and kind is not None and kind is not old.kind:
+        raise ConflictError(f"queue {name!r} exists, and is of kind {old.kind}, not {kind}")
+    new_kind = old.kind if old is not None else kind or QueueKind.ORDERED
+    options = old.options if old is not None else QueueOptions()
+    if "dead_queue" in changes or "encryption_enabled" in changes:
+        sealed = changes.get("encryption_enabled", options.encryption_enabled)
+        dead_queue = changes.get("dead_queue", options.dead_queue)
+        await _check_dead_queue(unit, name, new_kind, sealed, dead_queue)
+    if old is None:
+        return await _insert(unit, name, new_kind, changes)
+    return await _update(unit, old, changes)
 
 
 async def _check_dead_queue(
@@ -216,16 +219,20 @@ async def list_queues(
 
 
 async def delete_queue(database: Database, catalog: Catalog, name: str) -> bool:
-    async with database.transaction() as unit:
-        await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
-        number = await unit.fetchval("select id from monarq.queues where name = $1", name)
-        if number is None:
-            return False
-        user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
-        if user is not None:
-            raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
-        await unit.fetch("select monarq.delete_queue($1)", number)
+    found = await database.atomically(lambda unit: _delete(unit, name))
     catalog.forget_all()
+    return found
+
+
+async def _delete(unit: Work, name: str) -> bool:
+    await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
+    number = await unit.fetchval("select id from monarq.queues where name = $1", name)
+    if number is None:
+        return False
+    user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
+    if user is not None:
+        raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
+    await unit.fetch("select monarq.delete_queue($1)", number)
     return True
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncpg
-
 from monarq.crypto import Cipher
 from monarq.errors import MonarqError, StoreUnavailableError, TransactionFailedError
 from monarq.ids import parse_lease_id
@@ -11,15 +9,15 @@ from monarq.model import Ack, Acked, Push, Pushed, Transaction, TransactionDone
 from monarq.store.contract import Outcome
 from monarq.store.postgres import acks
 from monarq.store.postgres.catalog import Catalog
-from monarq.store.postgres.database import Database, RefusedError, Work
+from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedError, Work
 from monarq.store.postgres.push import (
     MAX_ROUNDS,
     PushBatch,
-    Target,
     by_kind,
     refused,
     store_targets,
 )
+from monarq.store.postgres.push_arguments import Target
 from monarq.store.validation import check_transaction
 
 _LEASE_STATE = """
@@ -70,7 +68,7 @@ class _Run:
                 self._batch.learn(refusal, refused(refusal, targets))
                 self._raise_refused()
                 continue
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+            except LOST_A_DEADLOCK:
                 continue
             self._batch.finish(targets, first_seqs)
             return TransactionDone(self._results(acked))

@@ -1,6 +1,8 @@
 -- The lifecycle: bounded steps, each passing over what somebody else has locked.
 
--- Removes the oldest segments of a locked partition, up to a seq; how many messages.
+-- Removes the oldest segments of a locked partition, up to a seq; how many messages. None while
+-- somebody works on a cursor that would have to move: whoever acks locks the cursor before the
+-- partition, so waiting here could be for ever.
 create or replace function monarq.remove_segments(
     p_now bigint, p_queue bigint, p_partition bigint, p_upto bigint, p_limit integer
 ) returns bigint
@@ -10,8 +12,15 @@ declare
     v_removed bigint;
     v_last bigint;
     c monarq.cursors;
-    v_moved bigint;
+    v_free integer;
 begin
+    perform 1 from monarq.cursors where partition_id = p_partition and position < p_upto
+        order by group_id for update skip locked;
+    get diagnostics v_free = row_count;
+    if v_free < (select count(*) from monarq.cursors
+            where partition_id = p_partition and position < p_upto) then
+        return 0;
+    end if;
     with old as (
         select first_seq from monarq.segments
         where partition_id = p_partition and first_seq <= p_upto

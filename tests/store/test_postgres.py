@@ -1,0 +1,202 @@
+"""What concerns the PostgreSQL store alone: outages, migrations, poolers, clocks."""
+
+import asyncio
+from collections.abc import Mapping
+
+import asyncpg
+import pytest
+
+from monarq.clock import SECOND, ManualClock
+from monarq.errors import InvalidRequestError, SchemaVersionError, StoreUnavailableError
+from monarq.model import Ack, Pop, Push, Pushed, PushItem, QueueKind
+from monarq.store import Store, open_store
+from monarq.store.contract import Outcome
+from tests.conftest import NewPostgresServer
+from tests.postgres_server import OLDEST
+from tests.store.calls import unwrap
+
+newest = pytest.mark.parametrize("place", ["postgres-newest"], indirect=True)
+
+
+async def push_until_it_fails(
+    store: Store, partition: str, answered: list[Pushed], enough: asyncio.Event
+) -> None:
+    for n in range(100_000):
+        request = Push([PushItem("q", str(n).encode(), partition, f"{partition}-{n}")])
+        try:
+            answered += unwrap(await store.push([request]))
+        except StoreUnavailableError:
+            return
+        if len(answered) >= 200:
+            enough.set()
+
+
+@pytest.mark.slow
+async def test_what_was_answered_is_there_after_the_server_was_killed(
+    new_postgres_server: NewPostgresServer,
+) -> None:
+    server = await asyncio.to_thread(new_postgres_server, durable=True)
+    async with await open_store(server.dsn) as store:
+        answered: list[Pushed] = []
+        enough = asyncio.Event()
+        pushers = [
+            asyncio.create_task(push_until_it_fails(store, f"p{n}", answered, enough))
+            for n in range(5)
+        ]
+        async with asyncio.timeout(60):
+            await enough.wait()
+        await asyncio.to_thread(server.kill)
+        await asyncio.gather(*pushers)
+        with pytest.raises(StoreUnavailableError):
+            await store.ping()
+        await asyncio.to_thread(server.restart)
+        await store.ping()
+        kept: set[tuple[int, int, str]] = set()
+        for part in await store.export_plan("q"):
+            seqs: list[int] = []
+            for segment in await store.export_read(part.partition_id, 1, part.last_seq):
+                assert segment.transaction_ids is not None
+                seqs += range(segment.first_seq, segment.first_seq + segment.count)
+                kept |= {
+                    (part.partition_id, segment.first_seq + n, str(name))
+                    for n, name in enumerate(segment.transaction_ids)
+                }
+            assert seqs == list(range(1, part.last_seq + 1))
+        lost = {(one.partition_id, one.seq, one.transaction_id) for one in answered} - kept
+        assert not lost
+        # Those without an answer may or may not be there: repeating them settles it.
+        for n in range(5):
+            again = unwrap(await store.push([Push([PushItem("q", b"0", f"p{n}", f"p{n}-0")])]))
+            assert again[0].status == "duplicate"
+
+
+async def test_a_server_that_does_not_answer_is_unavailable_not_a_hang(
+    new_postgres_server: NewPostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monarq.store.postgres.database.CALL_TIMEOUT", 0.5)
+    server = await asyncio.to_thread(new_postgres_server)
+    async with await open_store(server.dsn) as store:
+        await store.ping()
+        server.pause()
+        try:
+            with pytest.raises(StoreUnavailableError):
+                async with asyncio.timeout(20):
+                    await store.push([Push([PushItem("q", b"1")])])
+        finally:
+            server.resume()
+        assert unwrap(await store.push([Push([PushItem("q", b"1")])]))
+
+
+async def test_no_server_is_a_clear_error() -> None:
+    with pytest.raises(StoreUnavailableError, match="PostgreSQL"):
+        await open_store("postgresql://nobody@localhost:1/none")
+
+
+@newest
+async def test_many_that_open_at_once_migrate_once(
+    place: object, postgres_servers: Mapping[str, str]
+) -> None:
+    schema = "test_at_once"
+    dsn = postgres_servers["postgres-newest"]
+    stores = await asyncio.gather(*(open_store(dsn, schema=schema) for _ in range(6)))
+    try:
+        for n, store in enumerate(stores):
+            assert unwrap(await store.push([Push([PushItem("q", b"1")])]))[0].seq == n + 1
+    finally:
+        for store in stores:
+            await store.close()
+        connection = await asyncpg.connect(dsn)
+        await connection.execute(f"drop schema {schema} cascade")
+        await connection.close()
+
+
+@newest
+async def test_a_schema_of_a_newer_monarq_is_refused_and_left_alone(
+    place: object, store: Store, postgres_servers: Mapping[str, str]
+) -> None:
+    schema = place.schema  # type: ignore[attr-defined]
+    dsn = postgres_servers["postgres-newest"]
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(f"update {schema}.schema_migrations set version = 1000")
+        with pytest.raises(SchemaVersionError, match="1000"):
+            await open_store(dsn, schema=schema)
+        await store.ping()
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("schema", ["Weird", "a b", 'x"; drop schema public', "", "1a", "é"])
+async def test_a_name_that_cannot_be_a_schema_is_refused(schema: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        await open_store("postgresql://localhost/x", schema=schema)
+
+
+async def test_the_servers_clock_decides_when_a_lease_ends(
+    new_postgres_server: NewPostgresServer,
+) -> None:
+    """Two brokers whose clocks differ by an hour: neither takes over the other's lease."""
+
+    class WrongClock(ManualClock):
+        shared = True
+
+    server = await asyncio.to_thread(new_postgres_server, OLDEST)
+    ahead = WrongClock(ManualClock().now() + 3_600 * SECOND)
+    async with (
+        await open_store(server.dsn) as right,
+        await open_store(server.dsn, clock=ahead) as wrong,
+    ):
+        await right.push([Push([PushItem("q", b"1")])])
+        popped = unwrap(await right.pop([Pop(queue="q", lease_seconds=60)]))
+        assert unwrap(await wrong.pop([Pop(queue="q")])).messages == []
+        assert popped.lease_id is not None
+        assert unwrap(await wrong.ack([Ack(lease_id=popped.lease_id)])).lease_released
+
+
+@newest
+async def test_behind_a_pooler_nothing_is_left_in_a_session(
+    place: object, postgres_servers: Mapping[str, str]
+) -> None:
+    """A pooler gives every transaction another session; statements prepared in one are not
+    there in the next."""
+    dsn = postgres_servers["postgres-newest"]
+    mark = "&" if "?" in dsn else "?"
+    address = f"{dsn}{mark}prepared_statements=false"
+    schema = place.schema  # type: ignore[attr-defined]
+    async with await open_store(address, schema=schema) as store:
+        await store.configure("w", kind=QueueKind.WORK)
+        for queue in ("q", "w"):
+            assert unwrap(await store.push([Push([PushItem(queue, b"1")])]))
+            popped = unwrap(await store.pop([Pop(queue=queue)]))
+            assert unwrap(await store.ack([Ack(lease_id=popped.lease_id)])).count == 1
+        await store.lifecycle()
+        left = await store._database.fetch(  # type: ignore[attr-defined]
+            "select name from pg_prepared_statements where name <> ''"
+        )
+        assert left == []
+
+
+async def test_a_wrong_option_in_the_address_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="prepared_statements"):
+        await open_store("postgresql://localhost/x?prepared_statements=maybe")
+
+
+@newest
+async def test_people_can_read_messages_with_sql(
+    place: object, store: Store, postgres_servers: Mapping[str, str]
+) -> None:
+    items = [PushItem("q", b'{"n": 1}'), PushItem("q", '"ü"'.encode(), "p", "mine")]
+    answers: list[Outcome[list[Pushed]]] = await store.push([Push(items)])
+    pushed = unwrap(answers)
+    connection = await asyncpg.connect(postgres_servers["postgres-newest"])
+    try:
+        rows = await connection.fetch(
+            "select queue, partition, seq, transaction_id, payload::json::text as payload "
+            f"from {place.schema}.messages order by partition_id, seq"  # type: ignore[attr-defined]
+        )
+    finally:
+        await connection.close()
+    assert [tuple(row) for row in rows] == [
+        ("q", "Default", 1, pushed[0].message_id, '{"n": 1}'),
+        ("q", "p", 1, "mine", '"ü"'),
+    ]
