@@ -199,14 +199,12 @@ class WorkRules(AckRules):
             self.fence(item.lease, request.lease_id)
         elif item.lease is None or not item.lease.is_live(self.now):
             raise LeaseExpiredError("the item is not leased")
-        assert item.lease is not None
-        lease_id = item.lease.id
         dead = self.answer_item(queue, item, request)
         return Acked(
             queue=queue.name,
             partition=work_partition(queue).name,
             transaction_id=request.transaction_id,
-            lease_released=not any(q is queue for q, _ in self.leased_items(lease_id)),
+            lease_released=True,
             dead=int(dead),
         )
 
