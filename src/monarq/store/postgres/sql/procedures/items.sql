@@ -230,7 +230,8 @@ begin
                 due_at = case when not r_auto_ack[d.request] then v_now
                     + coalesce(r_lease_us[d.request], (q.lease_time * 1000000)::bigint) end,
                 lease_no = case when not r_auto_ack[d.request] then n.number end,
-                lease_token = case when not r_auto_ack[d.request] then r_token[d.request] end,
+                lease_token = case when r_auto_ack[d.request] then it.lease_token
+                    else r_token[d.request] end,
                 leased_at = case when not r_auto_ack[d.request] then v_now end,
                 consumer = r_consumer[d.request],
                 finished_at = case when r_auto_ack[d.request] then v_now end

@@ -51,8 +51,19 @@ begin
         update monarq.cursors set position = v_last
             where partition_id = p_partition and group_id = c.group_id;
         c := monarq.advance(p_queue, p_partition, c.group_id);
-        if c.lease_no is null and monarq.is_drained(p_partition, c.position) then
-            update monarq.cursors set available_at = null
+        if c.lease_no is null then
+            -- What it waited for may be gone.
+            perform monarq.end_lease(p_partition, c.group_id, c.position,
+                least(c.available_at, p_now), c.ended_answered);
+        elsif c.lease_to <= c.position then
+            perform monarq.end_lease(p_partition, c.group_id, c.position, p_now, false);
+        else
+            update monarq.cursors set lease_left = (
+                select count(*) from generate_series(c.position + 1, c.lease_to) s
+                where not exists (
+                    select from monarq.unresolved u
+                    where u.partition_id = p_partition and u.group_id = c.group_id and u.seq = s
+                        and (u.acked or u.answered_lease_no = c.lease_no)))
                 where partition_id = p_partition and group_id = c.group_id;
         end if;
     end loop;
@@ -273,9 +284,10 @@ begin
             where mp.id = v_row.partition_id;
         v_dead := monarq.dead_so_far(q.id);
         perform monarq.settle(v_now, q, v_row.partition_id, v_row.group_id);
-        buried := buried + monarq.dead_so_far(q.id) - v_dead;
+        v_dead := monarq.dead_so_far(q.id) - v_dead;
+        buried := buried + v_dead;
         expired := expired + 1;
-        wake := wake || q.name;
+        wake := wake || q.name || case when v_dead > 0 then q.dead_queue end;
     end loop;
 
     for v_row in
@@ -291,7 +303,7 @@ begin
         expired := expired + v_items.expired;
         promoted := promoted + v_items.promoted;
         buried := buried + v_items.buried;
-        wake := wake || q.name;
+        wake := wake || q.name || case when v_items.buried > 0 then q.dead_queue end;
     end loop;
 
     for p in
@@ -306,13 +318,15 @@ begin
             v_tended := monarq.tend_partition(v_now, q, p, p_limit);
         end if;
         removed := removed + v_tended.removed;
-        buried := buried + monarq.dead_so_far(q.id) - v_dead;
+        v_dead := monarq.dead_so_far(q.id) - v_dead;
+        buried := buried + v_dead;
+        wake := wake || case when v_dead > 0 then q.dead_queue end;
         exit when removed >= p_limit;
     end loop;
 
     removed := removed + monarq.trim_logs(v_now, p_limit);
     perform monarq.roll_up(v_now);
-    wake := (select coalesce(array_agg(distinct w), '{}') from unnest(wake) w);
+    wake := (select coalesce(array_agg(distinct w), '{}') from unnest(wake) w where w <> '');
     next_at := least(
         (select min(lease_until) from monarq.cursors where lease_no is not null),
         (select min(due_at) from monarq.items where state in ('scheduled', 'leased')),
