@@ -281,12 +281,11 @@ class Acking:
         elif latest is None or latest.until is None or latest.until <= session.now:
             raise LeaseExpiredError("the item is not under a live lease")
         dead = items.answer(session, target.queue, item, request)
-        assert latest is not None
         return Acked(
             queue=target.queue.name,
             partition=target.partition,
             transaction_id=request.transaction_id,
-            lease_released=not items.is_any_under(session, latest.number),
+            lease_released=True,
             dead=int(dead),
         )
 

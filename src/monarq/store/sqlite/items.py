@@ -135,14 +135,6 @@ def work_partition(session: Session, queue: Queue) -> tuple[int, int] | None:
     return row
 
 
-def is_any_under(session: Session, lease_no: int) -> bool:
-    """Whether the lease still covers an item, live or run out."""
-    row = session.db.execute(
-        "select 1 from items where lease_no = ? and state = 'leased' limit 1", (lease_no,)
-    ).fetchone()
-    return row is not None
-
-
 def last_seq(session: Session, partition_id: int) -> int:
     [last] = session.db.execute(
         "select last_seq from partitions where id = ?", (partition_id,)

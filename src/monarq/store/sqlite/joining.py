@@ -68,10 +68,15 @@ def join_labelled(
 
 
 def joined_labelled(
-    session: Session, group: str, namespace: str | None, task: str | None
+    session: Session,
+    group: str,
+    start: StartFrom | int,
+    namespace: str | None,
+    task: str | None,
 ) -> list[tuple[Queue, int]] | None:
     """The queues with these labels and the group's id in each, if it is in all of them: then
-    it goes on from its cursors, whatever a request says. None otherwise."""
+    it goes on from its cursors, and what the request says counts for queues that appear
+    later. None otherwise."""
     rows = _labelled(session, group, namespace, task)
     joined = [
         (session.queue_by_id(queue_id), group_id)
@@ -80,7 +85,8 @@ def joined_labelled(
     ]
     if not rows or len(joined) < len(rows):
         return None
-    session.db.execute(_NOTE_TOO, (group, "", namespace or "", task or "", 0))
+    start_at = min(_start_time(session, start), session.now)
+    session.db.execute(_NOTE_TOO, (group, "", namespace or "", task or "", start_at))
     return joined
 
 
@@ -121,12 +127,15 @@ def _note_start(
     row = session.db.execute(_SUBSCRIBED, scope).fetchone()
     if row is not None:
         return row[0], False
-    if isinstance(start, StartFrom):
-        start_at = session.now if start is StartFrom.NEW else 0
-    else:
-        start_at = start
+    start_at = _start_time(session, start)
     session.db.execute(_SUBSCRIBE, (*scope, start_at))
     return start_at, True
+
+
+def _start_time(session: Session, start: StartFrom | int) -> int:
+    if isinstance(start, StartFrom):
+        return session.now if start is StartFrom.NEW else 0
+    return start
 
 
 def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_end: bool) -> int:

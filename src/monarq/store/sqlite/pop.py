@@ -82,11 +82,10 @@ def _pop_ordered(session: Session, queue: Queue | None, request: Pop) -> Popped:
 def _sources(session: Session, queue: Queue | None, request: Pop) -> list[Source]:
     """What the request may take from; makes the group where it is new."""
     if request.queue is None:
-        joined = joining.joined_labelled(session, request.group, request.namespace, request.task)
+        asked = (request.group, request.start, request.namespace, request.task)
+        joined = joining.joined_labelled(session, *asked)
         if joined is None:
-            _, joined = joining.join_labelled(
-                session, request.group, request.start, request.namespace, request.task
-            )
+            _, joined = joining.join_labelled(session, *asked)
         return [source for source in joined if not source[0].paused]
     group_id = groups.find_group(session, queue.id, request.group) if queue else None
     if group_id is None:
