@@ -101,6 +101,8 @@ async def test_each_filter_picks_what_matches_and_all_given_must(
             ),
             [1, 2],
         ),
+        (DeadLetterFilter(failed_from=times[2], failed_to=times[3]), [2, 3]),
+        (DeadLetterFilter(failed_from=times[2] + 1, failed_to=times[3] - 1), []),
         (DeadLetterFilter(ids=[ids[4], ids[0]]), [0, 4]),
         (DeadLetterFilter(ids=[ids[4], 987_654_321]), [4]),
         (DeadLetterFilter(ids=[]), []),
