@@ -196,8 +196,6 @@ class SideBySide:
         model = self.model
         self._same("queues", sight.queues, model.list_queues())
         self._learn_partitions(sight)
-        self._same("stats", sight.stats, model.queue_stats())
-        self._same("groups", sight.groups, model.list_groups())
         self._compare_dead_letters(sight)
         for name, messages in sight.messages.items():
             self._same(f"messages of {name}", messages, model.list_messages(name), "groups")
@@ -208,6 +206,8 @@ class SideBySide:
             self._same(f"items of {name}", items, model.list_items(name))
             self._same(f"next of {name}", sight.next_items[name], model.next_items(name))
             self._same_attempts(name, sight.attempts[name])
+        self._same("groups", sight.groups, model.list_groups())
+        self._same("stats", sight.stats, model.queue_stats())
 
     def _compare_dead_letters(self, sight: Sight) -> None:
         """In whatever order those died that time has killed together."""

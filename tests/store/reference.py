@@ -220,9 +220,19 @@ class Reference(LifecycleRules):
         if changes.get("dead_queue"):
             self.check_dead_queue(queue, changes["dead_queue"])
         queue.options = msgspec.structs.replace(queue.options, **changes)
+        if changes.keys() & {"delayed_processing", "window_buffer"}:
+            self.stop_waiting(queue)
         queue.namespace = queue.namespace if namespace is None else namespace
         queue.task = queue.task if task is None else task
         return queue
+
+    def stop_waiting(self, queue: QueueState) -> None:
+        """Partitions may wait for a delay that does not hold any more: the next pop finds out."""
+        for partition in queue.partitions.values():
+            for cursor in partition.cursors.values():
+                is_leased = cursor.lease is not None and cursor.lease.ended is None
+                if not is_leased and cursor.available_at is not None:
+                    cursor.available_at = min(cursor.available_at, self.now)
 
     def delete_queue(self, name: str) -> bool:
         if name not in self.world.queues:

@@ -146,8 +146,10 @@ class Histories(RuleBasedStateMachine):
         return some.pushes(self.now, kinds, self.own_ids(), max_items)
 
     def own_ids(self) -> list[str]:
-        """Transaction ids that the store has made itself."""
-        return [message.transaction_id for message, _, _ in self.delivered[-2:]]
+        """Transaction ids that the store has made itself; not those of a dead queue, as what dies
+        with one of them would be taken for the message that it names."""
+        recent = [message for message, _, _ in self.delivered[-2:]]
+        return [message.transaction_id for message in recent if "graves" not in message.queue]
 
     def pop(self, data: st.DataObject) -> None:
         self.pop_some(data, some.QUEUES)
@@ -186,13 +188,14 @@ class Histories(RuleBasedStateMachine):
             self.both.ack(call)
 
     def in_calls(self, acks: list[Ack]) -> list[list[Ack]]:
-        """Acks that may be sent in one call: only those of one partition are carried out in
-        order, and what else they may do to each other (by a dead queue, by ending a lease that
-        is foreign elsewhere) would depend on it."""
+        """Acks that may be sent in one call: only those of one partition and group are carried
+        out in order, and what else they may do to each other (by a dead queue, by ending a lease
+        that is foreign elsewhere) would depend on it."""
         calls: list[list[Ack]] = []
         for ack in acks:
             before = calls[-1][-1] if calls else None
-            if before and ack.partition_id and ack.partition_id == before.partition_id:
+            same = before and (before.partition_id, before.group) == (ack.partition_id, ack.group)
+            if same and ack.partition_id is not None:
                 calls[-1].append(ack)
             else:
                 calls.append([ack])
