@@ -283,7 +283,9 @@ class Appender:
         ids = [(lane.id, name, seq) for lane in lanes for name, seq in lane.explicit.items()]
         if ids:
             db.executemany(_INSERT_ID, ids)
-        db.executemany(_SAVE, [_saved(lane) for lane in lanes])
+        queues = {lane.queue.id: lane.queue for lane in ordered}
+        horizons = {queue_id: check_horizon(queue) for queue_id, queue in queues.items()}
+        db.executemany(_SAVE, [_saved(lane, horizons.get(lane.queue.id)) for lane in lanes])
         db.executemany(_WAKE, [(session.now, lane.id) for lane in ordered])
         for lane in lanes:
             self._count(lane)
@@ -306,9 +308,8 @@ def check_horizon(queue: Queue) -> int | None:
     return min((micros(seconds) for seconds in times if seconds), default=None)
 
 
-def _saved(lane: Lane) -> tuple[object, ...]:
+def _saved(lane: Lane, horizon: int | None) -> tuple[object, ...]:
     check_at = lane.check_at
-    horizon = None if lane.is_work else check_horizon(lane.queue)
     if horizon is not None:
         due = lane.created_at + horizon
         check_at = due if check_at is None else min(check_at, due)
@@ -316,7 +317,7 @@ def _saved(lane: Lane) -> tuple[object, ...]:
 
 
 def _rows(lane: Lane) -> list[tuple[object, ...]]:
-    ids = {seq: name for name, seq in lane.explicit.items()}
+    ids = {seq: name for name, seq in lane.explicit.items()} if lane.explicit else {}
     return list(
         segment_log.segment_rows(
             lane.id,

@@ -80,7 +80,8 @@ def covered(session: Session, given: str) -> Covered:
     """What a lease id alone covers. Raises if that is nothing, or past its deadline."""
     number, token = parse_lease_id(given)
     cursors = _cursors_under(session, number, token)
-    items = _items_under(session, number, token)
+    # A lease is on partitions or on items, never on both.
+    items = [] if cursors else _items_under(session, number, token)
     if not cursors and not items:
         raise LeaseUnknownError(f"lease {given} covers nothing, or nothing any more")
     live = Covered(

@@ -31,8 +31,14 @@ where cursors.partition_id = p.id and cursors.group_id = :group
 
 
 def find_group(session: Session, queue_id: int, name: str) -> int | None:
-    row = session.db.execute(_FIND, (queue_id, name)).fetchone()
-    return None if row is None else row[0]
+    key = (queue_id, name)
+    known = session.group_ids.get(key)
+    if known is None:
+        row = session.db.execute(_FIND, key).fetchone()
+        if row is None:
+            return None
+        known = session.group_ids[key] = row[0]
+    return known
 
 
 def partitions(
@@ -230,5 +236,6 @@ def _remove_group(session: Session, group: str, group_id: int, queue_id: int) ->
     db.execute(f"delete from unresolved where {of_group}", (queue_id, group_id))
     db.execute(f"delete from cursors where {of_group}", (queue_id, group_id))
     db.execute("delete from groups where id = ?", (group_id,))
+    session.group_ids.pop((queue_id, group), None)
     session.counters.forget_group(queue_id, group_id)
     let_retention_look(session, session.queue_by_id(queue_id))

@@ -55,11 +55,25 @@ def pop(
                 answers[other] = share
             continue
         try:
-            with session.savepoint():
+            if _leaves_nothing(session, queue, request):
                 answers[index] = _pop_ordered(session, queue, request)
+            else:
+                with session.savepoint():
+                    answers[index] = _pop_ordered(session, queue, request)
         except MonarqError as error:
             answers[index] = error
     return [answer for answer in answers if answer is not None]
+
+
+def _leaves_nothing(session: Session, queue: Queue | None, request: Pop) -> bool:
+    """Whether the request, if it fails, does so before it has changed anything. Messages are
+    read before they are leased, so that only a second partition or a new group can be undone."""
+    return (
+        queue is not None
+        and request.partitions == 1
+        and not queue.options.encryption_enabled
+        and groups.find_group(session, queue.id, request.group) is not None
+    )
 
 
 def _pop_ordered(session: Session, queue: Queue | None, request: Pop) -> Popped:

@@ -171,6 +171,7 @@ class _Pushing:
         if self._counters is None:
             return
         self._session.counters.restore(self._counters)
+        self._session.group_ids.clear()
         self._session.forget_queues()
         self._session.caches.clear()
         if self._session.db.in_transaction:

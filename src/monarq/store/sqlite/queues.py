@@ -72,6 +72,8 @@ def configure(
     if changed.dead_queue != queue.options.dead_queue:
         _check_dead_queue(session, name, queue.kind, changed.dead_queue)
     _check_sealing(session, name, changed)
+    if not options.keys().isdisjoint(("delayed_processing", "window_buffer")):
+        _stop_waiting(session, queue)
     labels = (
         queue.namespace if namespace is None else namespace,
         queue.task if task is None else task,
@@ -87,6 +89,16 @@ def configure(
             (session.now, queue.id),
         )
     return session.queue(name)
+
+
+def _stop_waiting(session: Session, queue: Queue) -> None:
+    """Partitions may wait for a delay that does not hold any more: the next pop finds out."""
+    session.db.execute(
+        """update cursors set available_at = :now
+        where partition_id in (select id from partitions where queue_id = :queue)
+            and available_at > :now and lease_until is null""",
+        {"now": session.now, "queue": queue.id},
+    )
 
 
 def _check_dead_queue(session: Session, name: str, kind: QueueKind, dead_queue: str) -> None:

@@ -156,14 +156,16 @@ def segment_rows(
     headers: list[bytes | None] | None,
 ) -> Iterator[tuple[object, ...]]:
     """The rows for `insert_segments` that hold these messages."""
-    lists = (transaction_ids, trace_ids, producers, headers)
     for start, end, data, offsets in _packed(payloads):
         yield (
             partition_id,
             first_seq + start,
             first_seq + end - 1,
             created_at,
-            *(_encoded(values, start, end) for values in lists),
+            _encoded(transaction_ids, start, end),
+            _encoded(trace_ids, start, end),
+            _encoded(producers, start, end),
+            _encoded(headers, start, end),
             encode_offsets(offsets),
             data,
         )

@@ -51,6 +51,8 @@ class Session:
         self._by_name: dict[str, Queue] = {}
         self._by_id: dict[int, Queue] = {}
         self._lease_number: int | None = None
+        self.group_ids: dict[tuple[int, str], int] = {}
+        """Of groups that were found; by queue and name."""
 
     # --- queues ------------------------------------------------------------------------
 
@@ -136,6 +138,7 @@ class Session:
     def _undo(self) -> None:
         self._cursors.clear()
         self.deaths.clear()
+        self.group_ids.clear()
         self.forget_queues()
         self.caches.clear()
         # Some errors, a full disk for one, end the whole transaction.
