@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from functools import lru_cache
 
 from monarq.errors import LeaseUnknownError
 
@@ -36,6 +37,7 @@ def lease_id(number: int, token: str) -> str:
     return f"{number}-{token}"
 
 
+@lru_cache(maxsize=4096)
 def parse_lease_id(text: str) -> tuple[int, str]:
     match = _LEASE_ID.fullmatch(text)
     if match is None:

@@ -205,7 +205,7 @@ class Pop(Struct, frozen=True, kw_only=True):
     consumer: str | None = None
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(Struct, frozen=True):
     """A delivered message or item."""
 
     queue: str

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from monarq.crypto import SEALED
 from monarq.errors import InvalidRequestError, TransactionFailedError
@@ -56,6 +58,19 @@ def check_name(value: object, field: str) -> None:
         raise InvalidRequestError(f"{field} must be text of 1 to {MAX_NAME_LENGTH} characters")
     if _BAD_NAME.search(value):
         raise InvalidRequestError(f"{field} must not contain control characters")
+
+
+@lru_cache(maxsize=4096)
+def _check_seen_name(value: str, field: str) -> None:
+    check_name(value, field)
+
+
+def check_common_name(value: object, field: str) -> None:
+    """For names that come again and again: those of groups and leases."""
+    if isinstance(value, str):
+        _check_seen_name(value, field)
+    else:
+        check_name(value, field)
 
 
 def check_label(value: object, field: str) -> None:
@@ -106,7 +121,18 @@ def check_limit(value: object, most: int = 1000) -> None:
     check_int(value, "limit", 1, most)
 
 
-def check_push(request: Push) -> None:
+class PushShape(Struct, frozen=True):
+    """What is worth knowing of a push before each of its items is looked at."""
+
+    names: set[tuple[str, str]]
+    """The queues and partitions it goes to."""
+    has_ids: bool
+    """Whether an item has a transaction id of its own."""
+    has_work_fields: bool
+    """Whether an item has what only items of work queues may have."""
+
+
+def check_push(request: Push) -> PushShape:
     if not request.items:
         raise InvalidRequestError("items must not be empty")
     if len(request.items) > MAX_BATCH:
@@ -114,21 +140,40 @@ def check_push(request: Push) -> None:
     if request.producer is not None:
         check_name(request.producer, "producer")
     # A push has many items of few queues and partitions: check each name once.
-    names: set[tuple[str, str]] = set()
+    try:
+        names = {(item.queue, item.partition) for item in request.items}
+    except TypeError:
+        raise InvalidRequestError("queue and partition must be text") from None
+    for queue, partition in names:
+        check_name(queue, "queue")
+        check_name(partition, "partition")
+    has_ids = has_work_fields = False
     for item in request.items:
-        key = (item.queue, item.partition)
-        try:
-            fresh = key not in names
-        except TypeError:
-            fresh = True
-        if fresh:
-            check_name(item.queue, "queue")
-            check_name(item.partition, "partition")
-            names.add(key)
-        check_bytes(item.payload, "payload")
+        payload = item.payload
+        if type(payload) is not bytes or not 0 < len(payload) <= MAX_PAYLOAD_BYTES:
+            check_bytes(payload, "payload")
+        if payload[0] == SEALED:
+            check_bytes(payload, "payload")
         if item.transaction_id is not None:
             check_name(item.transaction_id, "transactionId")
-        _check_rare_fields(item)
+            has_ids = True
+        if (
+            item.trace_id is not None
+            or item.namespace is not None
+            or item.task is not None
+            or item.headers is not None
+        ):
+            _check_rare_fields(item)
+        if (
+            item.priority is not None
+            or item.run_at is not None
+            or item.delay_seconds is not None
+            or item.max_attempts is not None
+            or item.backoff_base is not None
+        ):
+            _check_work_fields(item)
+            has_work_fields = True
+    return PushShape(names, has_ids, has_work_fields)
 
 
 def _check_rare_fields(item: PushItem) -> None:
@@ -140,6 +185,9 @@ def _check_rare_fields(item: PushItem) -> None:
         check_label(item.task, "task")
     if item.headers is not None:
         check_headers(item.headers)
+
+
+def _check_work_fields(item: PushItem) -> None:
     if item.priority is not None:
         check_int(item.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
     if item.run_at is not None:
@@ -205,7 +253,7 @@ def check_start(start: object) -> None:
 def check_ack(request: Ack) -> None:
     if not isinstance(request.status, AckStatus):
         raise InvalidRequestError(f"status must be one of {', '.join(AckStatus)}")
-    check_name(request.group, "consumerGroup")
+    check_common_name(request.group, "consumerGroup")
     if (request.transaction_id is None) != (request.partition_id is None):
         raise InvalidRequestError("transactionId and partitionId belong together")
     if request.transaction_id is None and request.lease_id is None:
@@ -214,7 +262,7 @@ def check_ack(request: Ack) -> None:
         check_name(request.transaction_id, "transactionId")
         check_int(request.partition_id, "partitionId", 1, 2**62)
     if request.lease_id is not None:
-        check_name(request.lease_id, "leaseId")
+        check_common_name(request.lease_id, "leaseId")
     if request.error is not None:
         check_text(request.error, "error")
     if request.retry_at is not None:

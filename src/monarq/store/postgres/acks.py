@@ -27,7 +27,7 @@ from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import check_ack, check_renew
 
-_MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 _ITEMS = "select * from monarq.ack_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _STATUS = {status: number for number, status in enumerate(AckStatus)}
 _FAULTS: dict[str, tuple[type[MonarqError], str]] = {
@@ -95,14 +95,11 @@ async def _parts_of_lease(
     """A whole lease: an ack for each partition, or each item, that is under it."""
     assert request.lease_id is not None
     lease = parse_lease_id(request.lease_id)
-    cursors = await unit.fetch("select * from monarq.leased_cursors($1, $2)", *lease)
-    items = await unit.fetch(
-        "select partition_id, seq from monarq.items where lease_no = $1 and lease_token = $2 "
-        "order by partition_id, seq",
-        *lease,
-    )
+    rows = await unit.fetch("select * from monarq.under_lease($1, $2)", *lease)
+    cursors = [row for row in rows if row["seq"] is None]
+    items = [row for row in rows if row["seq"] is not None]
     own = unit if isinstance(unit, Work) else None
-    facts = await catalog.facts([row["partition_id"] for row in [*cursors, *items]], own)
+    facts = await catalog.facts([row["partition_id"] for row in rows], own)
     parts: list[_Part] = [
         (
             index,
@@ -154,9 +151,11 @@ def _named(request: Ack) -> tuple[int | None, str | None]:
     """The message's seq, if its id is one that Monarq made for this partition; else its id."""
     if request.transaction_id is None:
         return None, None
-    own = parse_message_id(request.transaction_id)
-    if own is not None and own[0] == request.partition_id:
-        return own[1], None
+    prefix = f"{request.partition_id}-"
+    if request.transaction_id.startswith(prefix):
+        own = parse_message_id(request.transaction_id)
+        if own is not None:
+            return own[1], None
     return None, request.transaction_id
 
 
@@ -172,6 +171,31 @@ def _entries(parts: list[_Part]) -> list[list[_Part]]:
     return [run for cursor in sorted(by_cursor) for run in by_cursor[cursor]]
 
 
+_Answer = tuple[int | None, int | None, str | None, int, str | None, int | None]
+"""As `ack_messages` takes it: seq, last seq of a range, id, status, error, retry time."""
+
+
+def _answers(entry: list[_Part]) -> list[_Answer]:
+    """The acks of one run; those that complete one message after the other are one range."""
+    answers: list[_Answer] = []
+    in_line = len(entry) > 1
+    expected: int | None = None
+    for _, request, _ in entry:
+        seq, name = _named(request)
+        in_line = (
+            in_line
+            and seq is not None
+            and seq == (seq if expected is None else expected)
+            and request.status is AckStatus.COMPLETED
+            and request.error is None
+        )
+        expected = None if seq is None else seq + 1
+        answers.append((seq, None, name, _STATUS[request.status], request.error, request.retry_at))
+    if in_line:
+        return [(answers[0][0], answers[-1][0], None, _STATUS[AckStatus.COMPLETED], None, None)]
+    return answers
+
+
 async def _ack_messages(
     unit: Database | Work, parts: list[_Part]
 ) -> list[tuple[int, Outcome[Acked]]]:
@@ -180,8 +204,8 @@ async def _ack_messages(
         parse_lease_id(entry[0][1].lease_id) if entry[0][1].lease_id else (None, None)
         for entry in entries
     ]
-    acks = [(number, part[1]) for number, entry in enumerate(entries, 1) for part in entry]
-    named = [_named(request) for _, request in acks]
+    acks = [(number, *ack) for number, entry in enumerate(entries, 1) for ack in _answers(entry)]
+    numbers, seqs, lasts, ids, statuses, errors, retries = zip(*acks, strict=True)
     rows = await unit.fetch(
         _MESSAGES,
         unit.now(),
@@ -189,12 +213,13 @@ async def _ack_messages(
         [entry[0][1].group for entry in entries],
         [number for number, _ in leases],
         [token for _, token in leases],
-        [number for number, _ in acks],
-        [seq for seq, _ in named],
-        [name for _, name in named] if any(name for _, name in named) else None,
-        [_STATUS[request.status] for _, request in acks],
-        [request.error for _, request in acks],
-        [request.retry_at for _, request in acks],
+        numbers,
+        seqs,
+        lasts,
+        ids if any(ids) else None,
+        statuses,
+        errors,
+        retries,
     )
     answers: list[tuple[int, Outcome[Acked]]] = []
     for row in rows:
@@ -216,7 +241,13 @@ async def _ack_messages(
                             ends[0] and place == len(group) - 1 if simple else ends[place]
                         ),
                         dead=0 if simple else died[place],
-                        count=1 if simple else counts[place],
+                        count=(
+                            counts[0]
+                            if request.transaction_id is None and simple
+                            else 1
+                            if simple
+                            else counts[place]
+                        ),
                     ),
                 )
             )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
+
+from msgspec import structs
 
 from monarq.clock import micros
 from monarq.crypto import SEALED, Cipher, open_payload
@@ -307,41 +310,42 @@ def _popped(want: _Wanted, row: Any, messages: list[Message]) -> Popped:
 
 def _messages(row: Any, queue: str, cipher: Cipher | None) -> list[Message]:
     """The messages of one (cut) segment."""
-    first, partition_id, partition = row["seq"], row["partition_id"], row["partition_name"]
-    created_at = row["created_at"]
-    payloads = segments.unpack(row["data"], segments.from_bytes(row["offsets"]))
-    ids, traces, producers, headers = (
-        row["transaction_ids"],
-        row["trace_ids"],
-        row["producers"],
-        row["headers"],
-    )
-    attempts: dict[int, int] | None = None
-    if row["marks"] is not None:
-        marks = json.loads(row["marks"])
-        attempts = dict(zip(marks["seqs"], marks["attempts"], strict=True))
-    messages: list[Message] = []
-    for place, payload in enumerate(payloads):
-        seq = first + place
-        if attempts is not None and seq not in attempts:
-            continue
-        header = headers[place] if headers else None
-        messages.append(
-            Message(
-                queue=queue,
-                partition=partition,
-                partition_id=partition_id,
-                seq=seq,
-                transaction_id=(ids and ids[place]) or f"{partition_id}-{seq}",
-                payload=open_payload(payload, cipher) if payload[0] == SEALED else payload,
-                created_at=created_at,
-                attempts=attempts[seq] if attempts is not None else 1,
-                trace_id=traces[place] if traces else None,
-                producer=producers[place] if producers else None,
-                headers=header.encode() if header is not None else None,
-            )
+    data, count, partition_id = row["data"], row["count"], row["partition_id"]
+    seqs = range(row["seq"], row["seq"] + count)
+    payloads = segments.unpack(data, segments.from_bytes(row["offsets"]))
+    # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
+    if SEALED in data:
+        payloads = [open_payload(payload, cipher) for payload in payloads]
+    ids = [f"{partition_id}-{seq}" for seq in seqs]
+    if row["transaction_ids"] is not None:
+        ids = [given or own for given, own in zip(row["transaction_ids"], ids, strict=True)]
+    nothing = [None] * count
+    headers = row["headers"]
+    messages = list(
+        map(
+            Message,
+            repeat(queue),
+            repeat(row["partition_name"]),
+            repeat(partition_id),
+            seqs,
+            ids,
+            payloads,
+            repeat(row["created_at"]),
+            repeat(1),
+            row["trace_ids"] or nothing,
+            row["producers"] or nothing,
+            [h and h.encode() for h in headers] if headers else nothing,
         )
-    return messages
+    )
+    if row["marks"] is None:
+        return messages
+    marks = json.loads(row["marks"])
+    attempts = dict(zip(marks["seqs"], marks["attempts"], strict=True))
+    return [
+        structs.replace(message, attempts=attempts[message.seq])
+        for message in messages
+        if message.seq in attempts
+    ]
 
 
 def _item(row: Any, queue: str, cipher: Cipher | None) -> Message:

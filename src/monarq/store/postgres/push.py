@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 import asyncpg
 
@@ -20,7 +21,12 @@ from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, make_partitions, make_queues
 from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedError, Work
 from monarq.store.postgres.push_arguments import Target, item_arguments, message_arguments
-from monarq.store.validation import check_ordered_item, check_push, check_work_item
+from monarq.store.validation import (
+    PushShape,
+    check_ordered_item,
+    check_push,
+    check_work_item,
+)
 
 MAX_ROUNDS = 50
 _MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 21)) + ")"
@@ -40,9 +46,10 @@ class PushBatch:
         self.requests = requests
         self.outcomes: list[Outcome[list[Pushed]] | None] = [None] * len(requests)
         self._known: dict[tuple[int, str], int] = {}
+        self._shapes: dict[int, PushShape] = {}
         for index, request in enumerate(requests):
             try:
-                check_push(request)
+                self._shapes[index] = check_push(request)
             except MonarqError as error:
                 self.outcomes[index] = error
 
@@ -59,22 +66,29 @@ class PushBatch:
         queues = await self._queues(unit)
         names: dict[int, set[str]] = {}
         for index in self.open:
-            for item in self.requests[index].items:
-                names.setdefault(queues[item.queue].id, set()).add(item.partition)
+            for queue, partition in self._shapes[index].names:
+                names.setdefault(queues[queue].id, set()).add(partition)
         ids = {
             queue_id: await self._partition_ids(unit, queue_id, names[queue_id])
             for queue_id in sorted(names)
         }
         targets: dict[tuple[str, str], Target] = {}
+
+        def target_of(item: PushItem) -> Target:
+            key = (item.queue, item.partition)
+            target = targets.get(key)
+            if target is None:
+                queue = queues[item.queue]
+                target = targets[key] = Target(queue, ids[queue.id][item.partition])
+            return target
+
         for index in self.open:
             request = self.requests[index]
+            if len(self._shapes[index].names) == 1 and not self._shapes[index].has_ids:
+                target_of(request.items[0]).add_whole(index, request.items, request.producer)
+                continue
             for place, item in enumerate(request.items):
-                key = (item.queue, item.partition)
-                target = targets.get(key)
-                if target is None:
-                    queue = queues[item.queue]
-                    target = Target(queue, ids[queue.id][item.partition])
-                    targets[key] = target
+                target = target_of(item)
                 if item.transaction_id is None or (
                     (target.partition_id, item.transaction_id) not in self._known
                 ):
@@ -83,27 +97,31 @@ class PushBatch:
 
     async def _queues(self, unit: Work | None) -> dict[str, Queue]:
         """The queues of all open requests; those whose items do not fit them are answered."""
-        labels: dict[str, tuple[str, str]] = {}
-        for index in self.open:
-            for item in self.requests[index].items:
-                labels.setdefault(item.queue, (item.namespace or "", item.task or ""))
-        queues = await self._catalog.queues(labels, unit)
+        queues = await self._catalog.queues(self._queue_names(), unit)
         for index in self.open:
             try:
-                for item in self.requests[index].items:
-                    self._check(queues.get(item.queue), item)
+                self._check(index, queues)
             except MonarqError as error:
                 self.outcomes[index] = error
-        wanted = {item.queue for index in self.open for item in self.requests[index].items}
-        missing = {name: labels[name] for name in wanted if name not in queues}
+        wanted = self._queue_names()
+        missing = wanted - queues.keys()
         if missing:
             if unit is None:
                 raise _MissingError
-            made = await make_queues(unit, missing)
+            made = await make_queues(unit, self._labels(missing))
             if any(queue.kind is not QueueKind.ORDERED for queue in made.values()):
                 raise RefusedError("stale", None)
             queues |= made
         return queues
+
+    def _labels(self, names: set[str]) -> dict[str, tuple[str, str]]:
+        """Namespace and task of queues that have to be made: what the first item says."""
+        labels: dict[str, tuple[str, str]] = {}
+        for index in self.open:
+            for item in self.requests[index].items:
+                if item.queue in names:
+                    labels.setdefault(item.queue, (item.namespace or "", item.task or ""))
+        return labels
 
     async def _partition_ids(
         self, unit: Work | None, queue_id: int, names: set[str]
@@ -117,15 +135,27 @@ class PushBatch:
                 raise RefusedError("stale", None)
         return ids
 
-    def _check(self, queue: Queue | None, item: PushItem) -> None:
-        if queue is None or queue.kind is QueueKind.ORDERED:
-            check_ordered_item(item)
-        else:
-            check_work_item(item)
-        if queue is not None and queue.options.encryption_enabled and self.cipher is None:
-            raise EncryptionKeyError(
-                f"queue {queue.name!r} is encrypted, and this store was given no key"
-            )
+    def _queue_names(self) -> set[str]:
+        return {queue for index in self.open for queue, _ in self._shapes[index].names}
+
+    def _check(self, index: int, queues: dict[str, Queue]) -> None:
+        """Whether the items of a request are what their queues take; a missing one is ordered."""
+        shape = self._shapes[index]
+        known = [queues.get(queue) for queue, _ in shape.names]
+        for queue in known:
+            if queue is not None and queue.options.encryption_enabled and self.cipher is None:
+                raise EncryptionKeyError(
+                    f"queue {queue.name!r} is encrypted, and this store was given no key"
+                )
+        all_ordered = all(queue is None or queue.kind is QueueKind.ORDERED for queue in known)
+        if all_ordered and not shape.has_work_fields:
+            return
+        for item in self.requests[index].items:
+            queue = queues.get(item.queue)
+            if queue is None or queue.kind is QueueKind.ORDERED:
+                check_ordered_item(item)
+            else:
+                check_work_item(item)
 
     def learn(self, refusal: RefusedError, targets: Sequence[Target]) -> None:
         """Take note of why a round was refused."""
@@ -169,32 +199,32 @@ class PushBatch:
 
     def finish(self, targets: Sequence[Target], first_seqs: dict[int, int]) -> None:
         """All open requests were stored."""
-        answers: dict[int, list[Pushed | None]] = {
-            index: [None] * len(self.requests[index].items) for index in self.open
-        }
+        answers: dict[int, list[Pushed | None]] = {}
+        whole: set[int] = set()
         for target in targets:
-            partition_id, queue = target.partition_id, target.queue.name
-            first = first_seqs.get(partition_id, 0)
-            for seq, ((index, place), item) in enumerate(
-                zip(target.slots, target.items, strict=True), first
-            ):
-                answers[index][place] = Pushed(
-                    PushStatus.QUEUED,
-                    queue,
-                    partition_id,
-                    seq,
-                    item.transaction_id or f"{partition_id}-{seq}",
-                    item.trace_id,
-                )
+            first = first_seqs.get(target.partition_id, 0)
+            pushed = _queued(target, first)
+            for index, start in target.wholes:
+                self.outcomes[index] = pushed[start : start + len(self.requests[index].items)]
+                whole.add(index)
+            if len(whole) < len(self.requests):
+                for (index, place), answer in zip(target.slots, pushed, strict=True):
+                    if index not in whole:
+                        self._answers(answers, index)[place] = answer
             for (index, place), nth in target.repeats:
                 item = self.requests[index].items[place]
-                answers[index][place] = _duplicate(item, partition_id, first + nth)
-        for index, pushed in answers.items():
+                self._answers(answers, index)[place] = _duplicate(
+                    item, target.partition_id, first + nth
+                )
+        for index in self.open:
             items = self.requests[index].items
-            for place, answer in enumerate(pushed):
-                if answer is None:
-                    pushed[place] = self._known_duplicate(items[place], targets)
-            self.outcomes[index] = [answer for answer in pushed if answer is not None]
+            self.outcomes[index] = [
+                answer or self._known_duplicate(item, targets)
+                for answer, item in zip(self._answers(answers, index), items, strict=True)
+            ]
+
+    def _answers(self, answers: dict[int, list[Pushed | None]], index: int) -> list[Pushed | None]:
+        return answers.setdefault(index, [None] * len(self.requests[index].items))
 
     def _known_duplicate(self, item: PushItem, targets: Iterable[Target]) -> Pushed:
         for target in targets:
@@ -202,6 +232,29 @@ class PushBatch:
             if key in self._known and target.queue.name == item.queue:
                 return _duplicate(item, target.partition_id, self._known[key])
         raise AssertionError("an item was neither stored nor known")
+
+
+def _queued(target: Target, first_seq: int) -> list[Pushed]:
+    partition_id = target.partition_id
+    seqs = range(first_seq, first_seq + len(target.items))
+    if not target.by_id:
+        ids = [f"{partition_id}-{seq}" for seq in seqs]
+    else:
+        ids = [
+            item.transaction_id or f"{partition_id}-{seq}"
+            for seq, item in zip(seqs, target.items, strict=True)
+        ]
+    return list(
+        map(
+            Pushed,
+            repeat(PushStatus.QUEUED),
+            repeat(target.queue.name),
+            repeat(partition_id),
+            seqs,
+            ids,
+            [item.trace_id for item in target.items],
+        )
+    )
 
 
 def _duplicate(item: PushItem, partition_id: int, seq: int) -> Pushed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any
 
 from monarq.clock import DAY, micros
@@ -17,7 +17,16 @@ Slot = tuple[int, int]
 class Target:
     """What goes to one partition in this call."""
 
-    __slots__ = ("by_id", "items", "partition_id", "producers", "queue", "repeats", "slots")
+    __slots__ = (
+        "by_id",
+        "items",
+        "partition_id",
+        "producers",
+        "queue",
+        "repeats",
+        "slots",
+        "wholes",
+    )
 
     def __init__(self, queue: Queue, partition_id: int) -> None:
         self.queue = queue
@@ -28,6 +37,8 @@ class Target:
         self.by_id: dict[str, int] = {}
         self.repeats: list[tuple[Slot, int]] = []
         """Slots whose transaction id an earlier item of this call has, and which one."""
+        self.wholes: list[tuple[int, int]] = []
+        """Requests of which everything is here, in one piece, and where it begins."""
 
     def add(self, slot: Slot, item: PushItem, producer: str | None) -> None:
         if item.transaction_id is not None:
@@ -38,6 +49,13 @@ class Target:
         self.items.append(item)
         self.producers.append(producer)
         self.slots.append(slot)
+
+    def add_whole(self, index: int, items: list[PushItem], producer: str | None) -> None:
+        """Add a request that has no transaction ids and goes nowhere else."""
+        self.wholes.append((index, len(self.items)))
+        self.items += items
+        self.producers += repeat(producer, len(items))
+        self.slots += zip(repeat(index), range(len(items)))
 
 
 def _target_arguments(targets: list[Target]) -> list[Any]:
@@ -106,7 +124,7 @@ def message_arguments(targets: list[Target], cipher: Cipher | None) -> list[Any]
         counts,
         data,
         offsets,
-        _column([item.transaction_id for item in items]),
+        [item.transaction_id for item in items] if any(t.by_id for t in targets) else None,
         _column([item.trace_id for item in items]),
         _column([producer for target in targets for producer in target.producers]),
         _column([item.headers.decode() if item.headers else None for item in items]),

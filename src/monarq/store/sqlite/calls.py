@@ -85,12 +85,12 @@ class Calls(Store):
             self._connection.rollback()
 
 
-def each(check: Callable[[R], None]) -> Check[R]:
+def each(check: Callable[[R], object]) -> Check[R]:
     """Check the requests of a call one by one."""
     return lambda requests: [refusal(request, check) for request in requests]
 
 
-def refusal(request: R, check: Callable[[R], None]) -> MonarqError | None:
+def refusal(request: R, check: Callable[[R], object]) -> MonarqError | None:
     try:
         check(request)
     except MonarqError as error:

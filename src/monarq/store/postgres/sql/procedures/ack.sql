@@ -131,12 +131,12 @@ $$;
 
 -- g: one entry a (partition, group, lease), sorted by partition and group; a: the acks, a_of says
 -- to which entry each belongs, in order of entries. a_seq or a_id names the message; both null:
--- all that have no answer yet.
+-- all that have no answer yet; a_to as well: all from a_seq to it.
 create or replace function monarq.ack_messages(
     p_now bigint,
     g_partition bigint[], g_group text[], g_lease bigint[], g_token text[],
-    a_of integer[], a_seq bigint[], a_id text[], a_status integer[], a_error text[],
-    a_retry_at bigint[]
+    a_of integer[], a_seq bigint[], a_to bigint[], a_id text[], a_status integer[],
+    a_error text[], a_retry_at bigint[]
 ) returns table (entry integer, faults text[], died integer[], counts integer[], released boolean[])
     language plpgsql
 as $$
@@ -148,6 +148,7 @@ declare
     v_groups bigint[];
     v_lasts bigint[];
     v_ends boolean[];
+    v_counts integer[];
     v_entry record;
     c monarq.cursors;
     q monarq.queues;
@@ -175,7 +176,8 @@ begin
         for update of c;
 
     -- The short way: what is next under the lease is completed, and nothing is out of line.
-    select array_agg(e.place::integer), array_agg(c.group_id), array_agg(a.last_seq)
+    select array_agg(e.place::integer), array_agg(c.group_id),
+        array_agg(coalesce(a.last_seq, c.lease_to))
     into v_simple, v_groups, v_lasts
     from unnest(g_partition, g_group, g_lease, g_token) with ordinality
         as e (partition_id, group_name, lease_no, token, place)
@@ -183,15 +185,20 @@ begin
     join monarq.groups mg on mg.queue_id = p.queue_id and mg.name = e.group_name
     join monarq.cursors c on c.partition_id = e.partition_id and c.group_id = mg.id
     join (
-        select a.entry, count(*) as answers, count(distinct a.seq) as messages,
-            min(a.seq) as first_seq, max(a.seq) as last_seq, max(a.status) as status
-        from unnest(a_of, v_seqs, a_status) as a (entry, seq, status)
+        select a.entry, max(a.status) as status,
+            sum(coalesce(a.upto, a.seq) - a.seq + 1) as answers,
+            case when count(*) > 1 then count(distinct a.seq)
+                else sum(coalesce(a.upto, a.seq) - a.seq + 1) end as messages,
+            min(a.seq) as first_seq, max(coalesce(a.upto, a.seq)) as last_seq,
+            -- A single one that names nothing means all.
+            count(*) = 1 and bool_and(a.seq is null and a.id is null) as whole
+        from unnest(a_of, v_seqs, a_to, a_id, a_status) as a (entry, seq, upto, id, status)
         group by a.entry
     ) as a on a.entry = e.place
     where c.lease_no = e.lease_no and c.lease_token = e.token and c.lease_until > v_now
-        and not c.has_unresolved and a.status = 0 and a.answers = a.messages
-        and a.first_seq = c.position + 1 and a.last_seq = c.position + a.answers
-        and a.last_seq <= c.lease_to
+        and not c.has_unresolved and a.status = 0
+        and (a.whole or (a.answers = a.messages and a.first_seq = c.position + 1
+            and a.last_seq = c.position + a.answers and a.last_seq <= c.lease_to))
         -- Two entries of one cursor answer one after the other, the long way.
         and not exists (
             select from unnest(g_partition, g_group) with ordinality as o (partition_id, name, place)
@@ -244,26 +251,31 @@ begin
                 position = c.position + excluded.position,
                 completed = c.completed + excluded.completed
         )
-        select array_agg(ends order by s.place) into v_ends
+        select array_agg(s.place), array_agg(a.ends), array_agg(a.last_seq - a.first_seq + 1)
+        into v_simple, v_ends, v_counts
         from unnest(v_simple, v_groups) as s (place, group_id)
         join answered a on a.partition_id = g_partition[s.place] and a.group_id = s.group_id;
         return query
-        select s.place, null::text[], null::integer[], null::integer[], array[s.ends]
-        from (select place, v_ends[row_number() over (order by place)] as ends
-              from unnest(v_simple) as p (place)) as s;
+        select s.place, null::text[], null::integer[], array[s.count], array[s.ends]
+        from unnest(v_simple, v_ends, v_counts) as s (place, ends, count);
     end if;
 
     for v_entry in
         select e.place::integer as place, e.partition_id, e.group_name, e.lease_no, e.token,
-            array_agg(v_seqs[a.place] order by a.place) as seqs,
-            array_agg(a.status order by a.place) as statuses,
-            array_agg(a.error order by a.place) as errors,
-            array_agg(a.retry_at order by a.place) as retries,
-            array_agg(a.seq is null and a_id[a.place] is null order by a.place) as wholes
+            array_agg(one.seq order by a.place, one.seq) as seqs,
+            array_agg(a.status order by a.place, one.seq) as statuses,
+            array_agg(a.error order by a.place, one.seq) as errors,
+            array_agg(a.retry_at order by a.place, one.seq) as retries,
+            array_agg(a.seq is null and a_id[a.place] is null order by a.place, one.seq) as wholes
         from unnest(g_partition, g_group, g_lease, g_token) with ordinality
             as e (partition_id, group_name, lease_no, token, place)
         join unnest(a_of, a_seq, a_status, a_error, a_retry_at) with ordinality
             as a (entry, seq, status, error, retry_at, place) on a.entry = e.place
+        cross join lateral (
+            select v_seqs[a.place] as seq where a_to[a.place] is null
+            union all
+            select s from generate_series(a.seq, a_to[a.place]) s
+        ) as one
         where v_simple is null or e.place <> all (v_simple)
         group by 1, 2, 3, 4, 5 order by 1
     loop
@@ -323,15 +335,20 @@ begin
 end
 $$;
 
--- What is under a lease in ordered queues: partition and group of each cursor.
-create or replace function monarq.leased_cursors(p_lease bigint, p_token text)
-    returns table (partition_id bigint, group_name text, lease_until bigint)
+-- What is under a lease: partitions with their group, or items.
+create or replace function monarq.under_lease(p_lease bigint, p_token text)
+    returns table (partition_id bigint, group_name text, seq bigint)
     language sql stable
 as $$
-    select c.partition_id, g.name, c.lease_until
-    from monarq.cursors c join monarq.groups g on g.id = c.group_id
-    where c.lease_no = p_lease and c.lease_token = p_token
-    order by c.partition_id, c.group_id
+    select * from (
+        select c.partition_id, g.name, null::bigint
+        from monarq.cursors c join monarq.groups g on g.id = c.group_id
+        where c.lease_no = p_lease and c.lease_token = p_token
+        union all
+        select i.partition_id, null::text, i.seq from monarq.items i
+        where i.lease_no = p_lease and i.lease_token = p_token
+    ) as leased (partition_id, group_name, seq)
+    order by partition_id, group_name, seq
 $$;
 
 -- Moves deadlines on; a new deadline, or a fault, for each lease.

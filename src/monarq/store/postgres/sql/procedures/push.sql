@@ -14,26 +14,38 @@ begin
 end
 $$;
 
--- Locks the partitions in order of their id, and before them the queues that have a maxSize.
-create or replace function monarq.lock_targets(
-    p_queues bigint[], p_versions integer[], p_partitions bigint[], p_limited boolean
-) returns void
+-- Locks the partitions in order of their id (and before them the queues that have a maxSize) and
+-- takes seqs and turns for what is pushed. Refuses what is stale.
+create or replace function monarq.take_seqs(
+    p_now bigint, p_limited boolean, t_queue bigint[], t_version integer[], t_partition bigint[],
+    t_count integer[], t_horizon bigint[],
+    out first_seqs bigint[], out first_turns bigint[], out times bigint[]
+)
     language plpgsql
 as $$
-declare
-    v_locked integer;
 begin
     if p_limited then
-        perform 1 from monarq.queues where id = any (p_queues) and max_size > 0
+        perform 1 from monarq.queues where id = any (t_queue) and max_size > 0
             order by id for update;
     end if;
-    perform 1 from monarq.partitions where id = any (p_partitions) order by id for no key update;
-    get diagnostics v_locked = row_count;
-    if v_locked < cardinality(p_partitions) or exists (
-        select from unnest(p_queues, p_versions) as t (id, version)
-        left join monarq.queues q on q.id = t.id
-        where q.version is distinct from t.version
-    ) then
+    -- The update alone would lock several in any order.
+    if cardinality(t_partition) > 1 then
+        perform 1 from monarq.partitions where id = any (t_partition)
+            order by id for no key update;
+    end if;
+    with moved as (
+        update monarq.partitions p
+        set last_seq = p.last_seq + t.count, turns = p.turns + t.count,
+            last_at = greatest(p.last_at, p_now), check_at = least(p.check_at, p_now + t.horizon)
+        from unnest(t_partition, t_queue, t_version, t_count, t_horizon)
+            as t (id, queue_id, version, count, horizon)
+        join monarq.queues q on q.id = t.queue_id and q.version = t.version
+        where p.id = t.id
+        returning p.id, p.last_seq - t.count + 1 as seq, p.turns - t.count + 1 as turn, p.last_at
+    )
+    select array_agg(seq order by id), array_agg(turn order by id), array_agg(last_at order by id)
+    into first_seqs, first_turns, times from moved;
+    if cardinality(first_seqs) is distinct from cardinality(t_partition) then
         perform monarq.refuse('stale', 'null');
     end if;
 end
@@ -130,25 +142,15 @@ declare
     v_now bigint := monarq.time(p_now);
     v_times bigint[];
 begin
-    perform monarq.lock_targets(t_queue, t_version, t_partition, p_limited);
+    select taken.first_seqs, taken.times into first_seqs, v_times
+    from monarq.take_seqs(v_now, p_limited, t_queue, t_version, t_partition, t_count, t_horizon)
+        as taken;
     if x_id is not null then
         perform monarq.check_transaction_ids(t_partition, x_target, x_ordinal, x_id);
     end if;
     if p_limited then
         perform monarq.check_sizes(t_queue, t_count);
     end if;
-
-    with moved as (
-        update monarq.partitions p
-        set last_seq = p.last_seq + t.count,
-            last_at = greatest(p.last_at, v_now),
-            check_at = least(p.check_at, v_now + t.horizon)
-        from unnest(t_partition, t_count, t_horizon) as t (id, count, horizon)
-        where p.id = t.id
-        returning p.id, p.last_seq - t.count + 1 as first_seq, p.last_at
-    )
-    select array_agg(first_seq order by id), array_agg(last_at order by id)
-    into first_seqs, v_times from moved;
 
     insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
         transaction_ids, trace_ids, producers, headers)
@@ -195,30 +197,18 @@ declare
     v_now bigint := monarq.time(p_now);
     v_turns bigint[];
 begin
-    perform monarq.lock_targets(t_queue, t_version, t_partition, p_limited);
+    select taken.first_seqs, taken.first_turns into first_seqs, v_turns
+    from monarq.take_seqs(v_now, p_limited, t_queue, t_version, t_partition, t_count, t_horizon)
+        as taken;
     if x_id is not null then
         perform monarq.check_transaction_ids(t_partition, x_target, x_ordinal, x_id);
+        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
+        select t_partition[x.target], x.id, first_seqs[x.target] + x.ordinal
+        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id);
     end if;
     if p_limited then
         perform monarq.check_sizes(t_queue, t_count);
     end if;
-    if x_id is not null then
-        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
-        select t_partition[x.target], x.id, p.last_seq + 1 + x.ordinal
-        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
-        join monarq.partitions p on p.id = t_partition[x.target];
-    end if;
-
-    with moved as (
-        update monarq.partitions p
-        set last_seq = p.last_seq + t.count, turns = p.turns + t.count,
-            last_at = greatest(p.last_at, v_now), check_at = least(p.check_at, v_now + t.horizon)
-        from unnest(t_partition, t_count, t_horizon) as t (id, count, horizon)
-        where p.id = t.id
-        returning p.id, p.last_seq - t.count + 1 as first_seq, p.turns - t.count + 1 as first_turn
-    )
-    select array_agg(first_seq order by id), array_agg(first_turn order by id)
-    into first_seqs, v_turns from moved;
 
     with pushed as (
         insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, due_at,

@@ -1,0 +1,25 @@
+-- Settings of the procedures that Monarq calls; what they call in turn runs under them too. This
+-- file comes last, since replacing a procedure drops its settings.
+--
+-- A session keeps the plans that it made, and it may have made them when the tables were empty.
+-- What every call needs is the same at any size: a look into an index for each row. Plans that
+-- read a table or an index from end to end are never wanted, and neither is compiling a plan
+-- that is run for a few rows. (Joins by hashing stay: between arrays they are what is wanted,
+-- and with a table they need a scan of it.)
+do $$
+declare
+    v_procedure text;
+begin
+    foreach v_procedure in array array[
+        'monarq.push_messages', 'monarq.push_items', 'monarq.ensure_partitions',
+        'monarq.pop_messages', 'monarq.pop_items', 'monarq.join_queue', 'monarq.join_labels',
+        'monarq.ack_messages', 'monarq.ack_items', 'monarq.renew', 'monarq.lifecycle',
+        'monarq.seek', 'monarq.delete_group', 'monarq.clear_queue', 'monarq.delete_queue',
+        'monarq.delete_message', 'monarq.delete_item', 'monarq.cancel_item', 'monarq.retry_item',
+        'monarq.drop_letters', 'monarq.redrive'
+    ] loop
+        execute 'alter function ' || v_procedure
+            || ' set enable_seqscan = off set enable_mergejoin = off set jit = off';
+    end loop;
+end
+$$;
