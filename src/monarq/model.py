@@ -95,7 +95,7 @@ class QueueOptions(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     # Work queues.
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] = 3
     backoff_base: Annotated[float, Meta(ge=0, le=1_000)] = 2.0
-    backoff_cap: Seconds = 3_600.0
+    backoff_cap: Annotated[float, Meta(gt=0, le=10 * 365 * 86_400)] = 3_600.0
     backoff_jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """The largest part of a backoff that may be added to it at random."""
     expire_timeout: Seconds = 0.0

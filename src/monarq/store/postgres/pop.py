@@ -23,6 +23,7 @@ from monarq.model import (
     Popped,
     Queue,
     QueueKind,
+    StartFrom,
 )
 from monarq.store import segments
 from monarq.store.contract import Outcome
@@ -35,10 +36,10 @@ from monarq.store.validation import check_pop
 _MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8)"
 _LABELLED = """
-    select g.id, g.id is null or not exists (
+    select g.id, exists (
         select from monarq.subscriptions s
         where s.group_name = $3 and s.queue_name = '' and s.namespace = $1 and s.task = $2
-    ) as missing
+    ) as noted
     from monarq.queues q left join monarq.groups g on g.queue_id = q.id and g.name = $3
     where q.kind = 'ordered' and ($1 = '' or q.namespace = $1) and ($2 = '' or q.task = $2)
 """
@@ -122,7 +123,9 @@ class Popper:
         if request.queue is None:
             labels = (request.namespace or "", request.task or "")
             rows = await self._database.fetch(_LABELLED, *labels, request.group)
-            if not rows or any(row["missing"] for row in rows):
+            joined = bool(rows) and all(row["id"] is not None for row in rows)
+            # A group that is there already goes on from its cursors, whatever start it names.
+            if not joined or not (rows[0]["noted"] or self._is_future(request.start)):
                 await join_labels(self._database, *labels, request.group, request.start)
                 rows = await self._database.fetch(_LABELLED, *labels, request.group)
             want.groups = ",".join(str(row["id"]) for row in rows if row["id"] is not None)
@@ -134,6 +137,9 @@ class Popper:
             ids = await self._catalog.group_ids([key]) if key is not None else {}
         want.groups = ",".join(str(number) for number in ids.values())
         return bool(ids)
+
+    def _is_future(self, start: StartFrom | int) -> bool:
+        return not isinstance(start, StartFrom) and start > self._database.clock.now()
 
     async def _pop_messages(
         self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]

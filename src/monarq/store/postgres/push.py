@@ -79,7 +79,8 @@ class PushBatch:
             target = targets.get(key)
             if target is None:
                 queue = queues[item.queue]
-                target = targets[key] = Target(queue, ids[queue.id][item.partition])
+                partition_id = ids[queue.id][item.partition]
+                target = targets[key] = Target(queue, item.partition, partition_id)
             return target
 
         for index in self.open:
@@ -229,7 +230,8 @@ class PushBatch:
     def _known_duplicate(self, item: PushItem, targets: Iterable[Target]) -> Pushed:
         for target in targets:
             key = (target.partition_id, item.transaction_id or "")
-            if key in self._known and target.queue.name == item.queue:
+            here = (target.queue.name, target.partition) == (item.queue, item.partition)
+            if here and key in self._known:
                 return _duplicate(item, target.partition_id, self._known[key])
         raise AssertionError("an item was neither stored nor known")
 

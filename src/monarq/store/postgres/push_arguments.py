@@ -20,6 +20,7 @@ class Target:
     __slots__ = (
         "by_id",
         "items",
+        "partition",
         "partition_id",
         "producers",
         "queue",
@@ -28,8 +29,9 @@ class Target:
         "wholes",
     )
 
-    def __init__(self, queue: Queue, partition_id: int) -> None:
+    def __init__(self, queue: Queue, partition: str, partition_id: int) -> None:
         self.queue = queue
+        self.partition = partition
         self.partition_id = partition_id
         self.items: list[PushItem] = []
         self.producers: list[str | None] = []

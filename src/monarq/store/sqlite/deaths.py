@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from monarq.crypto import SEALED
-from monarq.ids import message_id
+from monarq.ids import message_id, parse_message_id
 from monarq.model import Queue
 from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.appending import Appender, NewItem, NewMessage
@@ -100,9 +100,14 @@ def _bury(session: Session, appender: Appender, remains: Remains) -> bool:
 
 def _move(session: Session, appender: Appender, remains: Remains) -> None:
     queue = session.queue(remains.queue.options.dead_queue)
-    transaction_id = remains.transaction_id or message_id(remains.partition_id, remains.seq)
     lane = appender.lane(queue, remains.partition)
-    if appender.seq_of(lane, transaction_id) is not None:
+    transaction_id: str | None = remains.transaction_id or message_id(
+        remains.partition_id, remains.seq
+    )
+    named = parse_message_id(transaction_id or "")
+    if named is not None and named[0] == lane.id:
+        transaction_id = None  # it would name a message of this very partition
+    elif transaction_id is not None and appender.seq_of(lane, transaction_id) is not None:
         return
     message = NewMessage(
         payload=sealed_for(session, queue, remains.payload),

@@ -231,5 +231,7 @@ as $$
     )
     insert into monarq.groups (queue_id, name, start_at, created_at)
     select p_queue, group_name, start_at, monarq.time(p_now) from asked order by group_name
-    on conflict do nothing
+    on conflict do nothing;
+    -- With counters from the start: a group without them would not count as behind.
+    select monarq.tally(p_queue, id) from monarq.groups where queue_id = p_queue order by id
 $$;

@@ -53,6 +53,10 @@ begin
     select e.id into v_partition
         from monarq.ensure_partitions(p_now, p_queue, array[p_partition]) e;
     perform 1 from monarq.partitions where id = v_partition for no key update;
+    -- An id that would name a message of this very partition is not kept.
+    if p_transaction_id ~ ('^' || v_partition || '-[1-9][0-9]*$') then
+        p_transaction_id := null;
+    end if;
     if p_transaction_id is not null and exists (
         select from monarq.transaction_ids
         where partition_id = v_partition and transaction_id = p_transaction_id
