@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-
 from typing import TypeVar
 
 from bench.floors import Floors, Row

@@ -147,8 +147,8 @@ $$;
 create or replace function monarq.pop_slowly(
     p_now bigint, p_groups bigint[], p_partition bigint, p_batch integer, p_partitions integer,
     p_lease_us bigint, p_auto_ack boolean, p_token text, p_consumer text,
-    out lease_no bigint, out partition_ids bigint[], out first_seqs bigint[],
-    out last_seqs bigint[], out marks json[]
+    out lease_no bigint, out untils bigint[], out partition_ids bigint[],
+    out first_seqs bigint[], out last_seqs bigint[], out marks json[]
 )
     language plpgsql
 as $$
@@ -156,6 +156,7 @@ declare
     c monarq.cursors;
     q monarq.queues;
     v_left integer := p_batch;
+    v_until bigint;
     v_got record;
     v_tries integer := 0;
 begin
@@ -172,10 +173,12 @@ begin
         if lease_no is null and not p_auto_ack then
             lease_no := nextval('monarq.lease_numbers');
         end if;
+        v_until := p_now + coalesce(p_lease_us, (q.lease_time * 1000000)::bigint);
         v_got := monarq.lease_cursor(p_now, q, c.partition_id, c.group_id, v_left, lease_no,
-            p_token, p_now + coalesce(p_lease_us, (q.lease_time * 1000000)::bigint), p_consumer);
+            p_token, v_until, p_consumer);
         if v_got.taken > 0 then
             v_left := v_left - v_got.taken;
+            untils := untils || v_until;
             partition_ids := partition_ids || c.partition_id;
             first_seqs := first_seqs || v_got.first_seq;
             last_seqs := last_seqs || v_got.last_seq;
@@ -236,6 +239,7 @@ declare
     v_slow boolean;
     v_next bigint;
     v_partition bigint;
+    v_rows tid[];
     v_ids bigint[];
     v_positions bigint[];
     v_lasts bigint[];
@@ -243,6 +247,7 @@ declare
     v_got record;
     o_request integer[];
     o_lease bigint[];
+    o_until bigint[];
     o_partition bigint[];
     o_first bigint[];
     o_last bigint[];
@@ -281,49 +286,55 @@ begin
         end if;
         -- The short way: as many cursors as there are requests, one each, in one statement.
         while not v_slow and v_request <= v_end loop
-            select array_agg(x.partition_id order by x.available_at, x.partition_id),
+            select array_agg(x.ctid order by x.available_at, x.partition_id),
+                array_agg(x.partition_id order by x.available_at, x.partition_id),
                 array_agg(x.position order by x.available_at, x.partition_id),
                 array_agg(p.last_seq order by x.available_at, x.partition_id),
                 bool_or(x.lease_no is not null or x.has_unresolved or p.last_seq <= x.position)
-            into v_ids, v_positions, v_lasts, v_special
+            into v_rows, v_ids, v_positions, v_lasts, v_special
             from (
-                select * from monarq.cursors c
+                select c.ctid, c.* from monarq.cursors c
                 where c.group_id = v_groups[1] and c.available_at <= v_now
                 order by c.available_at, c.partition_id
                 limit v_end - v_request + 1
                 for update skip locked
             ) as x
-            join monarq.partitions p on p.id = x.partition_id;
+            cross join lateral (
+                select last_seq from monarq.partitions where id = x.partition_id offset 0
+            ) as p;
             exit when v_ids is null;
             if v_special then
                 v_slow := true;
                 exit;
             end if;
+            -- By their place in the table, which is theirs while they are locked.
             with leased as (
                 update monarq.cursors c set
                     lease_no = n.lease_no, lease_token = n.token, lease_until = n.until,
                     leased_at = v_now, lease_to = n.last_seq, lease_left = n.last_seq - c.position,
                     consumer = n.consumer, available_at = n.until
                 from (
-                    select nextval('monarq.lease_numbers') as lease_no, i.id, i.place,
-                        r_token[v_request - 1 + i.place] as token,
-                        r_consumer[v_request - 1 + i.place] as consumer,
-                        v_now + coalesce(r_lease_us[v_request - 1 + i.place],
-                            (q.lease_time * 1000000)::bigint) as until,
-                        least(i.position + r_batch[v_request - 1 + i.place], i.last_seq) as last_seq
-                    from unnest(v_ids, v_positions, v_lasts) with ordinality
-                        as i (id, position, last_seq, place)
+                    select nextval('monarq.lease_numbers') as lease_no, i.ctid, i.id, i.place,
+                        i.token, i.consumer, i.position + 1 as first_seq,
+                        v_now + coalesce(i.lease_us, (q.lease_time * 1000000)::bigint) as until,
+                        least(i.position + i.batch, i.last_seq) as last_seq
+                    from unnest(v_rows, v_ids, v_positions, v_lasts, r_token[v_request : v_end],
+                            r_consumer[v_request : v_end], r_lease_us[v_request : v_end],
+                            r_batch[v_request : v_end]) with ordinality
+                        as i (ctid, id, position, last_seq, token, consumer, lease_us, batch, place)
+                    where i.id is not null
                 ) as n
-                where c.partition_id = n.id and c.group_id = v_groups[1]
-                returning n.place, n.lease_no, n.id, n.last_seq
+                where c.ctid = n.ctid
+                returning n.place, n.lease_no, n.until, n.id, n.first_seq, n.last_seq
             )
             select o_request || array_agg((v_request - 1 + place)::integer order by place),
                 o_lease || array_agg(leased.lease_no order by place),
+                o_until || array_agg(until order by place),
                 o_partition || array_agg(id order by place),
-                o_first || array_agg(v_positions[place] + 1 order by place),
+                o_first || array_agg(first_seq order by place),
                 o_last || array_agg(last_seq order by place),
                 o_marks || array_fill(null::json, array[cardinality(v_ids)])
-            into o_request, o_lease, o_partition, o_first, o_last, o_marks from leased;
+            into o_request, o_lease, o_until, o_partition, o_first, o_last, o_marks from leased;
             v_request := v_request + cardinality(v_ids);
         end loop;
         while v_slow and v_request <= v_end loop
@@ -335,6 +346,7 @@ begin
                 || array_fill(v_request, array[cardinality(v_got.partition_ids)]);
             o_lease := o_lease
                 || array_fill(v_got.lease_no, array[cardinality(v_got.partition_ids)]);
+            o_until := o_until || v_got.untils;
             o_partition := o_partition || v_got.partition_ids;
             o_first := o_first || v_got.first_seqs;
             o_last := o_last || v_got.last_seqs;
@@ -354,7 +366,7 @@ begin
     end loop;
 
     return query
-    select o.request, o.lease, c.lease_until, null::bigint, p.queue_id, p.id, p.name, o.marks,
+    select o.request, o.lease, case when o.lease is not null then o.until end, null::bigint, p.queue_id, p.id, p.name, o.marks,
         s.first_seq + cut.skip, cut.length, s.created_at,
         case when cut.length = s.count then s.data else substring(s.data
             from monarq.offset_at(s.offsets, cut.skip) + 1
@@ -370,15 +382,21 @@ begin
             else s.producers[cut.skip + 1 : cut.skip + cut.length] end,
         case when cut.length = s.count then s.headers
             else s.headers[cut.skip + 1 : cut.skip + cut.length] end
-    from unnest(o_request, o_lease, o_partition, o_first, o_last, o_marks) with ordinality
-        as o (request, lease, partition_id, first_seq, last_seq, marks, place)
-    join monarq.partitions p on p.id = o.partition_id
-    left join monarq.cursors c on c.lease_no = o.lease and c.partition_id = o.partition_id
-    join monarq.segments s on s.partition_id = o.partition_id
-        and s.first_seq <= o.last_seq
-        and s.first_seq >= (
-            select max(h.first_seq) from monarq.segments h
-            where h.partition_id = o.partition_id and h.first_seq <= o.first_seq)
+    from unnest(o_request, o_lease, o_until, o_partition, o_first, o_last, o_marks)
+        with ordinality
+        as o (request, lease, until, partition_id, first_seq, last_seq, marks, place)
+    cross join lateral (
+        select * from monarq.partitions where id = o.partition_id offset 0
+    ) as p
+    cross join lateral (
+        select * from monarq.segments where partition_id = o.partition_id
+            and first_seq <= o.last_seq
+            and first_seq >= (
+                select first_seq from monarq.segments
+                where partition_id = o.partition_id and first_seq <= o.first_seq
+                order by first_seq desc limit 1)
+        offset 0
+    ) as s
     cross join lateral (
         select greatest(o.first_seq - s.first_seq, 0)::integer as skip,
             (least(o.last_seq - s.first_seq + 1, s.count)
