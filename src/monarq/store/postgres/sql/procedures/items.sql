@@ -13,6 +13,10 @@ declare
 begin
     select e.id into p.id from monarq.ensure_partitions(p_now, p_queue.id, array['Default']) e;
     perform 1 from monarq.partitions where id = p.id for no key update;
+    -- An id that would name a message of this very partition is not kept.
+    if p_transaction_id ~ ('^' || p.id || '-[1-9][0-9]*$') then
+        p_transaction_id := null;
+    end if;
     if p_transaction_id is not null and exists (
         select from monarq.transaction_ids
         where partition_id = p.id and transaction_id = p_transaction_id
