@@ -7,7 +7,7 @@ others get their share).
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import pytest
@@ -74,21 +74,23 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock()
         self.runner = asyncio.Runner()
-        self.place = self.new_place()
-        self.both = SideBySide(self.runner.run(self.open()), Reference(self.clock), self.runner.run)
+        self.resources = AsyncExitStack()
+        try:
+            store = self.runner.run(self.open())
+        except BaseException:
+            self.teardown()
+            raise
+        self.both = SideBySide(store, Reference(self.clock), self.runner.run)
         self.delivered: list[Delivered] = []
 
     async def open(self) -> Store:
-        place = await self.place.__aenter__()
-        return await open_store(place.address, clock=self.clock, schema=place.schema)
+        place = await self.resources.enter_async_context(self.new_place())
+        opened = await open_store(place.address, clock=self.clock, schema=place.schema)
+        return await self.resources.enter_async_context(opened)
 
     def teardown(self) -> None:
-        async def close() -> None:
-            await self.both.store.close()
-            await self.place.__aexit__(None, None, None)
-
-        self.runner.run(close())
-        self.runner.close()
+        with self.runner:
+            self.runner.run(self.resources.aclose())
 
     @property
     def now(self) -> int:
