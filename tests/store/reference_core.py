@@ -335,7 +335,7 @@ class ReferenceCore:
                     queue=queue.options.dead_queue,
                     payload=thing.payload,
                     partition=partition.name,
-                    transaction_id=thing.transaction_id,
+                    transaction_id=self.moved_id(queue, partition, thing.transaction_id),
                     trace_id=thing.trace_id,
                     headers=headers,
                     priority=thing.priority if isinstance(thing, WorkItem) else None,
@@ -366,6 +366,14 @@ class ReferenceCore:
             )
         )
         return True
+
+    def moved_id(self, queue: QueueState, partition: Partition, transaction_id: str) -> str | None:
+        """Kept on the way to the dead queue, unless it would name a message of the partition
+        there."""
+        there = self.queue(queue.options.dead_queue).partitions.get(partition.name)
+        named = parse_message_id(transaction_id)
+        is_mistaken = there is not None and named is not None and named[0] == there.id
+        return None if is_mistaken else transaction_id
 
     def letters_of(self, queue: QueueState) -> list[DeadLetter]:
         return [letter for letter in self.world.letters if letter.queue == queue.name]

@@ -148,10 +148,8 @@ class Histories(RuleBasedStateMachine):
         return some.pushes(self.now, kinds, self.own_ids(), max_items)
 
     def own_ids(self) -> list[str]:
-        """Transaction ids that the store has made itself; not those of a dead queue, as what dies
-        with one of them would be taken for the message that it names."""
-        recent = [message for message, _, _ in self.delivered[-2:]]
-        return [message.transaction_id for message in recent if "graves" not in message.queue]
+        """Transaction ids that the store has made itself."""
+        return [message.transaction_id for message, _, _ in self.delivered[-2:]]
 
     def pop(self, data: st.DataObject) -> None:
         self.pop_some(data, some.QUEUES)
@@ -380,9 +378,13 @@ class Histories(RuleBasedStateMachine):
         )
 
     def delete_message(self, data: st.DataObject) -> None:
+        # Whether a lease that has run out is settled before the message goes is left open.
         kept = [
             (partition.id, transaction_id)
             for queue, partition in self.model.all_partitions()
+            if not any(
+                c.lease and c.lease.has_run_out(self.now) for c in partition.cursors.values()
+            )
             for transaction_id in self.model.kept(queue, partition)
         ]
         if kept:
