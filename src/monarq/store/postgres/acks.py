@@ -61,17 +61,22 @@ async def ack(
     own = unit if isinstance(unit, Work) else None
     partition_ids = [request.partition_id for _, request in valid if request.partition_id]
     facts = await catalog.facts(partition_ids, own)
+    wholes = await _parts_of_leases(
+        unit, catalog, [(n, request) for n, request in valid if request.partition_id is None]
+    )
     parts: list[_Part] = []
     for index, request in valid:
         try:
-            if request.partition_id is None:
-                parts += await _parts_of_lease(unit, catalog, index, request)
-            elif request.partition_id in facts:
-                if request.lease_id is not None:
-                    parse_lease_id(request.lease_id)
-                parts.append((index, request, facts[request.partition_id]))
-            else:
+            if request.partition_id is not None and request.partition_id not in facts:
                 raise NotFoundError(f"there is no partition {request.partition_id}")
+            if request.lease_id is not None:
+                parse_lease_id(request.lease_id)
+            if request.partition_id is not None:
+                parts.append((index, request, facts[request.partition_id]))
+            elif index in wholes:
+                parts += wholes[index]
+            else:
+                raise fault("lease_unknown")
         except MonarqError as error:
             outcomes[index] = error
     ordered = [part for part in parts if part[2].kind is QueueKind.ORDERED]
@@ -89,40 +94,41 @@ async def ack(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-async def _parts_of_lease(
-    unit: Database | Work, catalog: Catalog, index: int, request: Ack
-) -> list[_Part]:
-    """A whole lease: an ack for each partition, or each item, that is under it."""
-    assert request.lease_id is not None
-    lease = parse_lease_id(request.lease_id)
-    rows = await unit.fetch("select * from monarq.under_lease($1, $2)", *lease)
-    cursors = [row for row in rows if row["seq"] is None]
-    items = [row for row in rows if row["seq"] is not None]
+async def _parts_of_leases(
+    unit: Database | Work, catalog: Catalog, requests: Sequence[tuple[int, Ack]]
+) -> dict[int, list[_Part]]:
+    """Whole leases: for each an ack of each partition, or each item, that is under it."""
+    if not requests:
+        return {}
+    leases = [_lease_of(request) for _, request in requests]
+    rows = await unit.fetch(
+        "select * from monarq.under_leases($1, $2)",
+        [number for number, _ in leases],
+        [token for _, token in leases],
+    )
     own = unit if isinstance(unit, Work) else None
     facts = await catalog.facts([row["partition_id"] for row in rows], own)
-    parts: list[_Part] = [
-        (
-            index,
-            structs.replace(request, group=row["group_name"], partition_id=row["partition_id"]),
-            facts[row["partition_id"]],
+    parts: dict[int, list[_Part]] = {}
+    for row in rows:
+        index, request = requests[row["place"] - 1]
+        partition_id, seq = row["partition_id"], row["seq"]
+        part = (
+            structs.replace(request, group=row["group_name"], partition_id=partition_id)
+            if seq is None
+            else structs.replace(
+                request, partition_id=partition_id, transaction_id=f"{partition_id}-{seq}"
+            )
         )
-        for row in cursors
-    ]
-    parts += [
-        (
-            index,
-            structs.replace(
-                request,
-                partition_id=row["partition_id"],
-                transaction_id=f"{row['partition_id']}-{row['seq']}",
-            ),
-            facts[row["partition_id"]],
-        )
-        for row in items
-    ]
-    if not parts:
-        raise fault("lease_unknown")
+        parts.setdefault(index, []).append((index, part, facts[partition_id]))
     return parts
+
+
+def _lease_of(request: Ack) -> tuple[int | None, str | None]:
+    """Number and token; nothing if there is none, or it is not one."""
+    try:
+        return parse_lease_id(request.lease_id) if request.lease_id else (None, None)
+    except MonarqError:
+        return None, None
 
 
 def _together(first: Outcome[Acked] | None, second: Outcome[Acked]) -> Outcome[Acked]:

@@ -144,11 +144,10 @@ as $$
 declare
     v_now bigint := monarq.time(p_now);
     v_seqs bigint[] := a_seq;
-    v_simple integer[];
+    v_queues bigint[];
     v_groups bigint[];
-    v_lasts bigint[];
-    v_ends boolean[];
-    v_counts integer[];
+    v_asked record;
+    v_short record;
     v_entry record;
     c monarq.cursors;
     q monarq.queues;
@@ -158,33 +157,30 @@ declare
     v_to integer;
 begin
     if a_id is not null then
-        select array_agg(coalesce(a.seq, t.seq) order by a.place) into v_seqs
-        from unnest(a_of, a_seq, a_id) with ordinality as a (entry, seq, id, place)
-        left join monarq.transaction_ids t
-            on a.id is not null and t.partition_id = g_partition[a.entry]
-            and t.transaction_id = a.id;
+        select array_agg(coalesce(a.seq, (
+                select t.seq from monarq.transaction_ids t
+                where t.partition_id = g_partition[a.entry] and t.transaction_id = a.id
+            )) order by a.place) into v_seqs
+        from unnest(a_of, a_seq, a_id) with ordinality as a (entry, seq, id, place);
     end if;
+    select array_agg(n.queue_id order by e.place), array_agg(n.group_id order by e.place)
+    into v_queues, v_groups
+    from unnest(g_partition, g_group) with ordinality as e (partition_id, group_name, place)
+    left join lateral (
+        select p.queue_id, (select g.id from monarq.groups g
+            where g.queue_id = p.queue_id and g.name = e.group_name) as group_id
+        from monarq.partitions p where p.id = e.partition_id offset 0
+    ) as n on true;
 
-    perform 1 from monarq.cursors c
-        join (
-            select e.partition_id, mg.id as group_id
-            from unnest(g_partition, g_group) as e (partition_id, group_name)
-            join monarq.partitions p on p.id = e.partition_id
-            join monarq.groups mg on mg.queue_id = p.queue_id and mg.name = e.group_name
-        ) as wanted using (partition_id, group_id)
-        order by c.partition_id, c.group_id
-        for update of c;
-
-    -- The short way: what is next under the lease is completed, and nothing is out of line.
-    select array_agg(e.place::integer), array_agg(c.group_id),
-        array_agg(coalesce(a.last_seq, c.lease_to))
-    into v_simple, v_groups, v_lasts
-    from unnest(g_partition, g_group, g_lease, g_token) with ordinality
-        as e (partition_id, group_name, lease_no, token, place)
-    join monarq.partitions p on p.id = e.partition_id
-    join monarq.groups mg on mg.queue_id = p.queue_id and mg.name = e.group_name
-    join monarq.cursors c on c.partition_id = e.partition_id and c.group_id = mg.id
-    join (
+    -- What each entry asks for, in order of entries.
+    select array_agg(a.status order by a.entry) as statuses,
+        array_agg(a.answers order by a.entry) as answers,
+        array_agg(a.messages order by a.entry) as messages,
+        array_agg(a.first_seq order by a.entry) as firsts,
+        array_agg(a.last_seq order by a.entry) as lasts,
+        array_agg(a.whole order by a.entry) as wholes
+    into v_asked
+    from (
         select a.entry, max(a.status) as status,
             sum(coalesce(a.upto, a.seq) - a.seq + 1) as answers,
             case when count(*) > 1 then count(distinct a.seq)
@@ -194,24 +190,53 @@ begin
             count(*) = 1 and bool_and(a.seq is null and a.id is null) as whole
         from unnest(a_of, v_seqs, a_to, a_id, a_status) as a (entry, seq, upto, id, status)
         group by a.entry
-    ) as a on a.entry = e.place
-    where c.lease_no = e.lease_no and c.lease_token = e.token and c.lease_until > v_now
-        and not c.has_unresolved and a.status = 0
-        and (a.whole or (a.answers = a.messages and a.first_seq = c.position + 1
-            and a.last_seq = c.position + a.answers and a.last_seq <= c.lease_to))
-        -- Two entries of one cursor answer one after the other, the long way.
-        and not exists (
-            select from unnest(g_partition, g_group) with ordinality as o (partition_id, name, place)
-            where o.partition_id = e.partition_id and o.name = e.group_name
-                and o.place <> e.place);
+    ) as a;
 
-    if v_simple is not null then
+    -- Locks all cursors, and finds those that go the short way: what is next under the lease is
+    -- completed, and nothing is out of line.
+    select array_agg(s.place::integer) as places, array_agg(s.ctid) as rows,
+        array_agg(s.queue_id) as queues, array_agg(s.partition_id) as partitions,
+        array_agg(s.position + 1) as firsts, array_agg(s.last_seq) as lasts,
+        array_agg(s.lease_no) as leases, array_agg(s.leased_at) as times,
+        array_agg(s.lease_to) as ends, array_agg(s.consumer) as consumers
+    into v_short
+    from (
+        select e.place, e.queue_id, c.*, case when e.whole then c.lease_to else e.last_seq end
+                as last_seq,
+            e.alone and c.lease_no = e.lease_no and c.lease_token = e.token
+                and c.lease_until > v_now and not c.has_unresolved and e.status = 0
+                and (e.whole or (e.answers = e.messages and e.first_seq = c.position + 1
+                    and e.last_seq = c.position + e.answers and e.last_seq <= c.lease_to))
+                as is_short
+        from (
+            -- Two entries of one cursor answer one after the other, the long way.
+            select *, count(*) over (partition by partition_id, group_id) = 1 as alone
+            from unnest(g_partition, v_queues, v_groups, g_lease, g_token, v_asked.statuses,
+                    v_asked.answers, v_asked.messages, v_asked.firsts, v_asked.lasts,
+                    v_asked.wholes) with ordinality
+                as e (partition_id, queue_id, group_id, lease_no, token, status, answers, messages,
+                    first_seq, last_seq, whole, place)
+            order by partition_id, group_id
+        ) as e
+        cross join lateral (
+            select c.ctid, c.* from monarq.cursors c
+            where c.partition_id = e.partition_id and c.group_id = e.group_id for update
+        ) as c
+    ) as s
+    where s.is_short;
+
+    if v_short.places is not null then
         -- Those that seem drained wait for pushes under way (see is_drained).
-        perform 1 from monarq.partitions where id in (
-                select p.id from unnest(v_simple, v_lasts) as s (place, last_seq)
-                join monarq.partitions p on p.id = g_partition[s.place]
-                where p.last_seq <= s.last_seq)
-            order by id for share;
+        perform 1 from (
+                select * from unnest(v_short.partitions, v_short.lasts) as s (id, last_seq)
+                order by id
+            ) as s
+            cross join lateral (
+                select from monarq.partitions p
+                where p.id = s.id and p.last_seq <= s.last_seq for share
+            ) as p;
+        -- By their place in the table, which is theirs while they are locked.
+        return query
         with answered as (
             update monarq.cursors c set
                 position = s.last_seq,
@@ -226,16 +251,19 @@ begin
                 available_at = case when not s.ends then c.available_at
                     when s.partition_last > s.last_seq then v_now end
             from (
-                select old.*, n.last_seq, n.last_seq = old.lease_to as ends,
-                    p.last_seq as partition_last, p.queue_id
-                from unnest(v_simple, v_groups, v_lasts) as n (place, group_id, last_seq)
-                join monarq.cursors old on old.partition_id = g_partition[n.place]
-                    and old.group_id = n.group_id
-                join monarq.partitions p on p.id = old.partition_id
+                select n.*, n.last_seq = n.lease_to as ends, p.last_seq as partition_last
+                from unnest(v_short.places, v_short.rows, v_short.queues, v_short.partitions,
+                        v_short.firsts, v_short.lasts, v_short.leases, v_short.times,
+                        v_short.ends, v_short.consumers)
+                    as n (place, ctid, queue_id, partition_id, first_seq, last_seq, lease_no,
+                        leased_at, lease_to, consumer)
+                cross join lateral (
+                    select last_seq from monarq.partitions where id = n.partition_id offset 0
+                ) as p
             ) as s
-            where c.partition_id = s.partition_id and c.group_id = s.group_id
-            returning s.queue_id, c.partition_id, c.group_id, s.consumer, s.lease_no,
-                s.leased_at, s.position + 1 as first_seq, s.last_seq, s.ends
+            where c.ctid = s.ctid
+            returning s.place, s.queue_id, s.partition_id, c.group_id, s.consumer, s.lease_no,
+                s.leased_at, s.first_seq, s.last_seq, s.ends
         ), logged as (
             insert into monarq.deliveries (queue_id, partition_id, group_id, consumer, lease_no,
                 leased_at, ended_at, first_seq, last_seq, completed)
@@ -251,13 +279,12 @@ begin
                 position = c.position + excluded.position,
                 completed = c.completed + excluded.completed
         )
-        select array_agg(s.place), array_agg(a.ends), array_agg(a.last_seq - a.first_seq + 1)
-        into v_simple, v_ends, v_counts
-        from unnest(v_simple, v_groups) as s (place, group_id)
-        join answered a on a.partition_id = g_partition[s.place] and a.group_id = s.group_id;
-        return query
-        select s.place, null::text[], null::integer[], array[s.count], array[s.ends]
-        from unnest(v_simple, v_ends, v_counts) as s (place, ends, count);
+        select a.place, null::text[], null::integer[],
+            array[(a.last_seq - a.first_seq + 1)::integer], array[a.ends]
+        from answered a;
+        if cardinality(v_short.places) = cardinality(g_partition) then
+            return;
+        end if;
     end if;
 
     for v_entry in
@@ -276,7 +303,7 @@ begin
             union all
             select s from generate_series(a.seq, a_to[a.place]) s
         ) as one
-        where v_simple is null or e.place <> all (v_simple)
+        where v_short.places is null or e.place <> all (v_short.places)
         group by 1, 2, 3, 4, 5 order by 1
     loop
         select mq.* into q from monarq.queues mq join monarq.partitions p on p.queue_id = mq.id
@@ -286,8 +313,9 @@ begin
         v_from := 1;
         while v_from <= cardinality(v_entry.seqs) loop
             c := null;
-            select mc.* into c from monarq.cursors mc join monarq.groups mg on mg.id = mc.group_id
-                where mc.partition_id = v_entry.partition_id and mg.name = v_entry.group_name;
+            select mc.* into c from monarq.cursors mc
+                where mc.partition_id = v_entry.partition_id
+                    and mc.group_id = v_groups[v_entry.place];
             if c.partition_id is null then
                 faults := faults || case
                     when q.id is null then 'not_found'
@@ -335,20 +363,26 @@ begin
 end
 $$;
 
--- What is under a lease: partitions with their group, or items.
-create or replace function monarq.under_lease(p_lease bigint, p_token text)
-    returns table (partition_id bigint, group_name text, seq bigint)
-    language sql stable
+-- What is under each of these leases: partitions with their group, or items.
+create or replace function monarq.under_leases(p_leases bigint[], p_tokens text[])
+    returns table (place integer, partition_id bigint, group_name text, seq bigint)
+    language plpgsql stable
 as $$
-    select * from (
-        select c.partition_id, g.name, null::bigint
-        from monarq.cursors c join monarq.groups g on g.id = c.group_id
-        where c.lease_no = p_lease and c.lease_token = p_token
+#variable_conflict use_column
+begin
+    return query
+    select l.place::integer, leased.partition_id, leased.group_name, leased.seq
+    from unnest(p_leases, p_tokens) with ordinality as l (lease_no, token, place)
+    cross join lateral (
+        select c.partition_id, (select g.name from monarq.groups g where g.id = c.group_id),
+            null::bigint
+        from monarq.cursors c where c.lease_no = l.lease_no and c.lease_token = l.token
         union all
         select i.partition_id, null::text, i.seq from monarq.items i
-        where i.lease_no = p_lease and i.lease_token = p_token
+        where i.lease_no = l.lease_no and i.lease_token = l.token
     ) as leased (partition_id, group_name, seq)
-    order by partition_id, group_name, seq
+    order by l.place, leased.partition_id, leased.group_name, leased.seq;
+end
 $$;
 
 -- Moves deadlines on; a new deadline, or a fault, for each lease.
@@ -359,11 +393,21 @@ create or replace function monarq.renew(
 as $$
 declare
     v_now bigint := monarq.time(p_now);
+    v_cursors record;
+    v_items record;
 begin
-    perform 1 from monarq.cursors where lease_no = any (p_leases)
-        order by partition_id, group_id for update;
-    perform 1 from monarq.items where lease_no = any (p_leases)
-        order by partition_id, seq for update;
+    select array_agg(c.ctid) as rows, array_agg(c.lease_no) as leases,
+        array_agg(c.lease_token) as tokens into v_cursors
+    from (
+        select ctid, lease_no, lease_token from monarq.cursors where lease_no = any (p_leases)
+        order by partition_id, group_id for update
+    ) as c;
+    select array_agg(i.ctid) as rows, array_agg(i.lease_no) as leases,
+        array_agg(i.lease_token) as tokens into v_items
+    from (
+        select ctid, lease_no, lease_token from monarq.items where lease_no = any (p_leases)
+        order by partition_id, seq for update
+    ) as i;
     return query
     with asked as (
         select r.place, r.lease_no, r.token, v_now + r.duration as until
@@ -371,16 +415,25 @@ begin
             as r (lease_no, token, duration, place)
     ), cursors as (
         update monarq.cursors c
-        set lease_until = greatest(c.lease_until, a.until),
-            available_at = greatest(c.lease_until, a.until)
-        from (select a.lease_no, a.token, max(a.until) as until from asked a group by 1, 2) as a
-        where c.lease_no = a.lease_no and c.lease_token = a.token and c.lease_until > v_now
+        set lease_until = greatest(c.lease_until, n.until),
+            available_at = greatest(c.lease_until, n.until)
+        from (
+            select l.ctid, max(a.until) as until
+            from unnest(v_cursors.rows, v_cursors.leases, v_cursors.tokens)
+                as l (ctid, lease_no, token)
+            join asked a on a.lease_no = l.lease_no and a.token = l.token group by l.ctid
+        ) as n
+        where c.ctid = n.ctid and c.lease_until > v_now
         returning c.lease_no, c.lease_token as token, c.lease_until as until
     ), items as (
-        update monarq.items i set due_at = greatest(i.due_at, a.until)
-        from (select a.lease_no, a.token, max(a.until) as until from asked a group by 1, 2) as a
-        where i.lease_no = a.lease_no and i.lease_token = a.token and i.due_at > v_now
-            and i.state = 'leased'
+        update monarq.items i set due_at = greatest(i.due_at, n.until)
+        from (
+            select l.ctid, max(a.until) as until
+            from unnest(v_items.rows, v_items.leases, v_items.tokens)
+                as l (ctid, lease_no, token)
+            join asked a on a.lease_no = l.lease_no and a.token = l.token group by l.ctid
+        ) as n
+        where i.ctid = n.ctid and i.due_at > v_now and i.state = 'leased'
         returning i.lease_no, i.lease_token as token, i.due_at as until
     ), renewed as (
         select r.lease_no, r.token, max(r.until) as until

@@ -13,7 +13,8 @@ begin
     foreach v_procedure in array array[
         'monarq.push_messages', 'monarq.push_items', 'monarq.ensure_partitions',
         'monarq.pop_messages', 'monarq.pop_items', 'monarq.join_queue', 'monarq.join_labels',
-        'monarq.ack_messages', 'monarq.ack_items', 'monarq.renew', 'monarq.lifecycle',
+        'monarq.under_leases', 'monarq.ack_messages', 'monarq.ack_items', 'monarq.renew',
+        'monarq.lifecycle',
         'monarq.seek', 'monarq.delete_group', 'monarq.clear_queue', 'monarq.delete_queue',
         'monarq.delete_message', 'monarq.delete_item', 'monarq.cancel_item', 'monarq.retry_item',
         'monarq.drop_letters', 'monarq.redrive'
