@@ -110,9 +110,12 @@ class AckRules(OrderedRules):
         if any(lease.id == lease_id and lease.is_live(self.now) for lease in self.all_leases()):
             raise LeaseForeignError("the lease is for something else")
         number = lease_number(lease_id)
-        if latest is not None and number is not None and number < latest.number:
+        if latest is not None and number is not None and self.is_earlier(number, latest.number):
             raise LeaseTakenOverError("leased again since")
         raise LeaseUnknownError("no such lease")
+
+    def is_earlier(self, one: int, other: int) -> bool:
+        return self.lease_order.get(one, one) < self.lease_order.get(other, other)
 
     def all_leases(self) -> list[Lease]:
         """The latest lease of every cursor and every item."""

@@ -61,6 +61,9 @@ class ReferenceCore:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.world = World()
+        self.lease_order: dict[int, int] = {}
+        """The place of a lease's number among all, where a store gave the numbers of one call
+        in another order."""
 
     @property
     def now(self) -> int:
