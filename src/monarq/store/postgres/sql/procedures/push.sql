@@ -81,8 +81,11 @@ declare
 begin
     select json_agg(json_build_array(x.target, x.ordinal, t.seq)) into v_known
     from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
-    join monarq.transaction_ids t
-        on t.partition_id = p_partitions[x.target] and t.transaction_id = x.id;
+    -- One look into the index for each, never a join that reads it all.
+    cross join lateral (
+        select k.seq from monarq.transaction_ids k
+        where k.partition_id = p_partitions[x.target] and k.transaction_id = x.id limit 1
+    ) as t;
     if v_known is null then
         -- An id <partition>-<seq> of its own partition is that message's.
         select json_agg(json_build_array(x.target, x.ordinal, own.seq)) filter (where own.kept),
@@ -196,8 +199,9 @@ as $$
 declare
     v_now bigint := monarq.time(p_now);
     v_turns bigint[];
+    v_times bigint[];
 begin
-    select taken.first_seqs, taken.first_turns into first_seqs, v_turns
+    select taken.first_seqs, taken.first_turns, taken.times into first_seqs, v_turns, v_times
     from monarq.take_seqs(v_now, p_limited, t_queue, t_version, t_partition, t_count, t_horizon)
         as taken;
     if x_id is not null then
@@ -214,21 +218,24 @@ begin
         insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, due_at,
             expires_at, max_attempts, backoff_base, created_at, payload, transaction_id, trace_id,
             producer, headers)
-        select p.id, place.seq, q.id,
+        select t_partition[i.target], place.seq, q.id,
             case when run.at > v_now then 'scheduled' else 'ready' end,
             urgency.priority, place.seq - urgency.priority, v_turns[i.target] + i.ordinal,
             case when run.at > v_now then run.at end,
             case when q.expire_timeout > 0
-                then p.last_at + (q.expire_timeout * 1000000)::bigint end,
+                then place.at + (q.expire_timeout * 1000000)::bigint end,
             coalesce(i.max_attempts, q.max_attempts), coalesce(i.backoff_base, q.backoff_base),
-            p.last_at, i.payload, i.transaction_id, i.trace_id, i.producer, i.headers
+            place.at, i.payload, i.transaction_id, i.trace_id, i.producer, i.headers
         from unnest(i_target, i_ordinal, i_payload, i_transaction_id, i_trace_id, i_producer,
                 i_headers, i_priority, i_run_at, i_delay, i_max_attempts, i_backoff_base)
             as i (target, ordinal, payload, transaction_id, trace_id, producer, headers, priority,
                 run_at, delay, max_attempts, backoff_base)
-        join monarq.partitions p on p.id = t_partition[i.target]
-        join monarq.queues q on q.id = p.queue_id
-        cross join lateral (select first_seqs[i.target] + i.ordinal as seq) as place
+        cross join lateral (
+            select * from monarq.queues where id = t_queue[i.target] offset 0
+        ) as q
+        cross join lateral (
+            select first_seqs[i.target] + i.ordinal as seq, v_times[i.target] as at
+        ) as place
         cross join lateral (select coalesce(i.priority, q.default_priority) as priority) as urgency
         cross join lateral (select coalesce(i.run_at, v_now + i.delay, 0) as at) as run
         returning queue_id, state
