@@ -1,7 +1,8 @@
 """The nouns: queues, messages, items, leases, and the requests and answers about them.
 
 Plain typed structs that every layer may import; nothing here does anything. Times are
-microseconds since the epoch, UTC (see `clock`). JSON names are camelCase.
+microseconds since the epoch, UTC (see `clock`). JSON names are camelCase. Those that come by the
+thousand and hold nothing but plain values are no concern of the garbage collector (`gc=False`).
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class Push(Struct, frozen=True):
     producer: str | None = None
 
 
-class Pushed(Struct, frozen=True):
+class Pushed(Struct, frozen=True, gc=False):
     status: PushStatus
     queue: str
     partition_id: int
@@ -205,7 +206,7 @@ class Pop(Struct, frozen=True, kw_only=True):
     consumer: str | None = None
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """A delivered message or item."""
 
     queue: str
@@ -255,7 +256,7 @@ class Ack(Struct, frozen=True, kw_only=True):
     """Work queues: what the attempt produced, as JSON; kept with the attempt."""
 
 
-class Acked(Struct, frozen=True, kw_only=True):
+class Acked(Struct, frozen=True, kw_only=True, gc=False):
     queue: str
     partition: str
     transaction_id: str | None
