@@ -130,6 +130,7 @@ create table monarq.cursors (
 create index cursors_available on monarq.cursors (group_id, available_at, partition_id)
     where available_at is not null;
 create index cursors_lease on monarq.cursors (lease_no) where lease_no is not null;
+create index cursors_expiring on monarq.cursors (lease_until) where lease_until is not null;
 
 -- Messages behind a cursor that are not simply undelivered: acked ahead of others, failed or
 -- expired before, deleted.
@@ -155,7 +156,7 @@ create table monarq.items (
     rank bigint not null,
     turn bigint not null,
     waited bigint not null default 0,
-    -- Scheduled: the run time; leased: the deadline.
+    -- Scheduled: the run time; leased: the deadline; null otherwise.
     due_at bigint,
     expires_at bigint,
     attempts integer not null default 0,
@@ -179,9 +180,9 @@ create table monarq.items (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
         autovacuum_vacuum_cost_delay = 0);
 create index items_ready on monarq.items (partition_id, rank, turn) where state = 'ready';
-create index items_due on monarq.items (partition_id, due_at)
-    where state in ('scheduled', 'leased');
-create index items_due_anywhere on monarq.items (due_at) where state in ('scheduled', 'leased');
+-- Not by state, so that no other index could seem as good for what is due.
+create index items_due on monarq.items (partition_id, due_at) where due_at is not null;
+create index items_due_anywhere on monarq.items (due_at) where due_at is not null;
 create index items_expiring on monarq.items (partition_id, expires_at)
     where state in ('ready', 'scheduled') and expires_at is not null;
 create index items_lease on monarq.items (lease_no) where lease_no is not null;

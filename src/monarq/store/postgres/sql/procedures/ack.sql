@@ -24,10 +24,17 @@ create or replace function monarq.is_live_lease(
 ) returns boolean
     language sql stable
 as $$
-    select exists (select from monarq.cursors
-            where lease_no = p_lease and lease_token = p_token and lease_until > p_now)
-        or exists (select from monarq.items
-            where lease_no = p_lease and lease_token = p_token and due_at > p_now)
+    -- First the lease, then its time: an index of deadlines has much more to look through.
+    select exists (
+            select from (
+                select lease_until from monarq.cursors
+                where lease_no = p_lease and lease_token = p_token offset 0
+            ) as c where c.lease_until > p_now)
+        or exists (
+            select from (
+                select due_at from monarq.items
+                where lease_no = p_lease and lease_token = p_token offset 0
+            ) as i where i.due_at > p_now)
 $$;
 
 -- Answers some messages of one locked cursor, one after the other. Statuses: 0 completed,
@@ -222,6 +229,8 @@ begin
             select c.ctid, c.* from monarq.cursors c
             where c.partition_id = e.partition_id and c.group_id = e.group_id for update
         ) as c
+        -- Keeps what is asked of the locked rows from being asked before they are locked.
+        offset 0
     ) as s
     where s.is_short;
 

@@ -102,7 +102,7 @@ as $$
 $$;
 
 -- Returns what is due to a queue (run times, deadlines) and buries what has expired; at most
--- p_limit of each. Answers how many were promoted, expired and buried.
+-- p_limit of both. Answers how many were promoted, expired and buried.
 create or replace function monarq.tend_items(
     p_now bigint, p_queue monarq.queues, p_partition bigint, p_limit integer,
     out promoted integer, out expired integer, out buried integer
@@ -112,16 +112,19 @@ as $$
 declare
     v_seqs bigint[];
     v_dead bigint[];
+    v_due bigint[];
     v_scheduled integer;
 begin
     promoted := 0; expired := 0; buried := 0;
-    -- Leases that ran out.
-    select array_agg(seq order by seq), array_agg(seq order by seq) filter (where exhausted)
-    into v_seqs, v_dead from (
-        select seq, attempts >= max_attempts as exhausted from monarq.items
-        where partition_id = p_partition and due_at <= p_now and state = 'leased'
+    select array_agg(seq order by seq) filter (where state = 'leased'),
+        array_agg(seq order by seq) filter (where state = 'leased' and attempts >= max_attempts),
+        array_agg(seq) filter (where state = 'scheduled')
+    into v_seqs, v_dead, v_due from (
+        select seq, state, attempts, max_attempts from monarq.items
+        where partition_id = p_partition and due_at <= p_now
         order by due_at limit p_limit for update skip locked
     ) as due;
+    -- Leases that ran out.
     if v_seqs is not null then
         expired := cardinality(v_seqs);
         insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at, ended_at,
@@ -161,17 +164,13 @@ begin
             array_fill('expired before it was done'::text, array[cardinality(v_dead)]));
     end if;
     -- Run times.
-    with due as (
-        select seq from monarq.items
-        where partition_id = p_partition and due_at <= p_now and state = 'scheduled'
-        order by due_at, turn limit p_limit for update skip locked
-    )
-    update monarq.items i set state = 'ready', due_at = null,
-        rank = p.last_seq - i.waited - i.priority
-    from due join monarq.partitions p on p.id = p_partition
-    where i.partition_id = p_partition and i.seq = due.seq;
-    get diagnostics promoted = row_count;
-    if promoted > 0 then
+    if v_due is not null then
+        update monarq.items i set state = 'ready', due_at = null,
+            rank = p.last_seq - i.waited - i.priority
+        from monarq.partitions p
+        where i.partition_id = p_partition and i.seq = any (v_due) and i.state = 'scheduled'
+            and p.id = p_partition;
+        get diagnostics promoted = row_count;
         perform monarq.tally_items(p_queue.id, scheduled => -promoted, ready => promoted);
     end if;
 end
@@ -196,6 +195,7 @@ declare
     q monarq.queues;
     v_partition monarq.partitions;
     v_dealt integer := 0;
+    v_rows tid[];
     v_count integer;
 begin
     for i in 1 .. cardinality(q_id) loop
@@ -212,16 +212,18 @@ begin
             continue;
         end if;
         perform monarq.tend_items(v_now, q, v_partition.id, 1000);
+        select array_agg(x.ctid order by x.rank, x.turn) into v_rows
+        from (
+            select ctid, rank, turn from monarq.items
+            where partition_id = v_partition.id and state = 'ready'
+            order by rank, turn limit q_deal[i]
+            for update skip locked
+        ) as x;
+        -- By their place in the table, which is theirs while they are locked.
         return query
-        with picked as (
-            select x.seq, row_number() over (order by x.rank, x.turn) as place from (
-                select seq, rank, turn from monarq.items
-                where partition_id = v_partition.id and state = 'ready'
-                order by rank, turn limit q_deal[i]
-                for update skip locked
-            ) as x
-        ), dealt as (
-            select p.seq, p.place, d_request[v_dealt + p.place] as request from picked p
+        with dealt as (
+            select p.ctid, p.place, d_request[v_dealt + p.place] as request
+            from unnest(v_rows) with ordinality as p (ctid, place)
         ), numbered as materialized (
             -- Drawn once the items are locked: of two leases of an item the later has more.
             select n.request, nextval('monarq.lease_numbers') as number
@@ -240,7 +242,7 @@ begin
                 consumer = r_consumer[d.request],
                 finished_at = case when r_auto_ack[d.request] then v_now end
             from dealt d join numbered n on n.request = d.request
-            where it.partition_id = v_partition.id and it.seq = d.seq
+            where it.ctid = d.ctid
             returning it.*, d.request, d.place
         ), logged as (
             insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at,
@@ -267,8 +269,7 @@ begin
             return query
             select d, null::bigint, null::bigint, (
                     select min(due_at) from monarq.items
-                    where partition_id = v_partition.id and state in ('scheduled', 'leased')
-                        and due_at > v_now),
+                    where partition_id = v_partition.id and due_at > v_now),
                 q.id, null::bigint, null::bigint, null::bytea, null::text, null::text, null::text,
                 null::text, null::bigint, null::integer, null::integer, null::integer
             from unnest(d_request[v_dealt + 1 : v_dealt + q_deal[i]]) d
@@ -317,51 +318,63 @@ declare
     v_state text;
     v_at bigint;
     v_last bigint;
-    v_simple integer[];
+    v_short record;
 begin
     faults := array_fill(''::text, array[cardinality(a_partition)]);
     died := array_fill(false, array[cardinality(a_partition)]);
     if a_id is not null then
-        select array_agg(coalesce(a.seq, t.seq) order by a.place) into v_seqs
-        from unnest(a_partition, a_seq, a_id) with ordinality as a (partition_id, seq, id, place)
-        left join monarq.transaction_ids t
-            on a.id is not null and t.partition_id = a.partition_id and t.transaction_id = a.id;
+        select array_agg(coalesce(a.seq, (
+                select t.seq from monarq.transaction_ids t
+                where t.partition_id = a.partition_id and t.transaction_id = a.id
+            )) order by a.place) into v_seqs
+        from unnest(a_partition, a_seq, a_id) with ordinality as a (partition_id, seq, id, place);
     end if;
     -- Retries take turns, which are counted in the partition; partitions are locked before items.
     perform 1 from monarq.partitions where id in (
             select p from unnest(a_partition, a_status) as a (p, status) where a.status = 2)
         order by id for no key update;
-    perform 1 from monarq.items it
-        join (select distinct p, s from unnest(a_partition, v_seqs) as a (p, s)) as a
-            on it.partition_id = a.p and it.seq = a.s
-        order by it.partition_id, it.seq for update of it;
-
-    -- The short way: completed, each once, by whoever has the lease.
-    select array_agg(a.place::integer) into v_simple
-    from unnest(a_partition, v_seqs, a_lease, a_token, a_status) with ordinality
-        as a (partition_id, seq, lease_no, token, status, place)
-    join monarq.items it on it.partition_id = a.partition_id and it.seq = a.seq
-    where a.status = 0 and it.lease_no = a.lease_no and it.lease_token = a.token
-        and it.due_at > v_now
-        and not exists (
-            select from unnest(a_partition, v_seqs) with ordinality as o (partition_id, seq, place)
-            where cardinality(a_partition) > 1 and o.partition_id = a.partition_id
-                and o.seq = a.seq and o.place <> a.place);
-    if v_simple is not null then
+    -- Locks all items, and finds those that go the short way: completed, each once, by whoever
+    -- has the lease.
+    select array_agg(s.place::integer) as places, array_agg(s.ctid) as rows,
+        array_agg(s.leased_at) as times, array_agg(s.error) as errors,
+        array_agg(s.result) as results
+    into v_short
+    from (
+        select a.place, a.error, a.result, it.ctid, it.leased_at,
+            a.alone and a.status = 0 and it.lease_no = a.lease_no and it.lease_token = a.token
+                and it.due_at > v_now as is_short
+        from (
+            select *, count(*) over (partition by partition_id, seq) = 1 as alone
+            from unnest(a_partition, v_seqs, a_lease, a_token, a_status, a_error, a_result)
+                with ordinality
+                as a (partition_id, seq, lease_no, token, status, error, result, place)
+            order by partition_id, seq
+        ) as a
+        cross join lateral (
+            select it.ctid, it.leased_at, it.lease_no, it.lease_token, it.due_at
+            from monarq.items it
+            where it.partition_id = a.partition_id and it.seq = a.seq for update
+        ) as it
+        -- Keeps what is asked of the locked rows from being asked before they are locked.
+        offset 0
+    ) as s
+    where s.is_short;
+    if v_short.places is not null then
+        -- By their place in the table, which is theirs while they are locked.
         with ended as (
             update monarq.items it set state = 'done', finished_at = v_now, due_at = null,
-                ended_lease_no = it.lease_no, ended_answered = true, lease_no = null, leased_at = null, error = null
-            from unnest(v_simple) as s (place)
-            join monarq.items old on old.partition_id = a_partition[s.place]
-                and old.seq = v_seqs[s.place]
-            where it.partition_id = old.partition_id and it.seq = old.seq
-            returning it.queue_id, it.partition_id, it.seq, it.attempts, old.leased_at,
-                it.consumer, s.place
+                ended_lease_no = it.lease_no, ended_answered = true, lease_no = null,
+                leased_at = null, error = null
+            from unnest(v_short.places, v_short.rows, v_short.times, v_short.errors,
+                v_short.results) as s (place, ctid, leased_at, error, result)
+            where it.ctid = s.ctid
+            returning it.queue_id, it.partition_id, it.seq, it.attempts, s.leased_at,
+                it.consumer, s.place, s.error, s.result
         ), logged as (
             insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at,
                 ended_at, outcome, consumer, error, result)
             select queue_id, partition_id, seq, attempts, leased_at, v_now, 'completed', consumer,
-                a_error[place], a_result[place]
+                error, result
             from ended order by place
         )
         insert into monarq.counters as c (queue_id, group_id, shard, leased, done, completed)
@@ -370,10 +383,13 @@ begin
         on conflict (queue_id, group_id, shard) do update set
             leased = c.leased + excluded.leased, done = c.done + excluded.done,
             completed = c.completed + excluded.completed;
+        if cardinality(v_short.places) = cardinality(a_partition) then
+            return;
+        end if;
     end if;
 
     for n in 1 .. cardinality(a_partition) loop
-        continue when n = any (v_simple);
+        continue when n = any (v_short.places);
         i := null;
         select * into i from monarq.items where partition_id = a_partition[n] and seq = v_seqs[n];
         v_fault := case when i.seq is null then 'not_found'

@@ -277,7 +277,7 @@ begin
     expired := 0; promoted := 0; buried := 0; removed := 0; wake := '{}';
     for v_row in
         select c.partition_id, c.group_id from monarq.cursors c
-        where c.lease_no is not null and c.lease_until <= v_now
+        where c.lease_until <= v_now
         order by c.lease_until limit p_limit for update skip locked
     loop
         select mq.* into q from monarq.queues mq join monarq.partitions mp on mp.queue_id = mq.id
@@ -293,7 +293,7 @@ begin
     for v_row in
         select distinct partition_id from (
             select partition_id from monarq.items
-            where state in ('scheduled', 'leased') and due_at <= v_now
+            where due_at <= v_now
             order by due_at limit p_limit
         ) as due order by partition_id
     loop
@@ -328,8 +328,8 @@ begin
     perform monarq.roll_up(v_now);
     wake := (select coalesce(array_agg(distinct w), '{}') from unnest(wake) w where w <> '');
     next_at := least(
-        (select min(lease_until) from monarq.cursors where lease_no is not null),
-        (select min(due_at) from monarq.items where state in ('scheduled', 'leased')),
+        (select min(lease_until) from monarq.cursors),
+        (select min(due_at) from monarq.items),
         (select min(check_at) from monarq.partitions),
         v_now - v_now % (60 * 1000000) + 60 * 1000000);
 end

@@ -118,9 +118,13 @@ begin
     end if;
     -- Groups come with the highest priority first; one probe of the index for each.
     for v_group in
-        select g.id from unnest(p_groups) with ordinality as g (id, place)
-        join monarq.groups mg on mg.id = g.id
-        join monarq.queues q on q.id = mg.queue_id
+        select g.id from unnest(p_groups) as g (id)
+        cross join lateral (
+            select queue_id from monarq.groups where id = g.id offset 0
+        ) as mg
+        cross join lateral (
+            select paused, priority from monarq.queues where id = mg.queue_id offset 0
+        ) as q
         cross join lateral (
             select available_at, partition_id from monarq.cursors
             where group_id = g.id and available_at <= p_now
@@ -209,8 +213,12 @@ as $$
             order by available_at, partition_id limit 100
         ) as c
     ) as first
-    join monarq.partitions p on p.id = first.partition_id
-    join monarq.queues q on q.id = p.queue_id
+    cross join lateral (
+        select queue_id, last_at from monarq.partitions where id = first.partition_id offset 0
+    ) as p
+    cross join lateral (
+        select window_buffer from monarq.queues where id = p.queue_id offset 0
+    ) as q
 $$;
 
 -- r: the requests, equal ones next to each other. r_groups: the groups' ids as text, one, or by

@@ -92,12 +92,12 @@ begin
             json_agg(json_build_array(x.target, x.ordinal)) filter (where not own.kept)
         into v_known, v_reserved
         from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
-        join monarq.partitions p on p.id = p_partitions[x.target]
-            and x.id ~ '^[1-9][0-9]{0,17}-[1-9][0-9]{0,17}$' and x.id like p.id || '-%'
         cross join lateral (
-            select split_part(x.id, '-', 2)::bigint as seq,
-                monarq.has_own_id(p.id, split_part(x.id, '-', 2)::bigint) as kept
-        ) as own;
+            select split_part(x.id, '-', 2)::bigint as seq, monarq.has_own_id(
+                p_partitions[x.target], split_part(x.id, '-', 2)::bigint) as kept
+        ) as own
+        where x.id ~ '^[1-9][0-9]{0,17}-[1-9][0-9]{0,17}$'
+            and x.id like p_partitions[x.target] || '-%';
         if v_reserved is not null then
             perform monarq.refuse('reserved', v_reserved);
         end if;
