@@ -39,6 +39,7 @@ _FAULTS: dict[str, tuple[type[MonarqError], str]] = {
     "lease_unknown": (LeaseUnknownError, "there is no such lease: it never was, or it has ended"),
     "not_in_lease": (NotInLeaseError, "the message was not delivered under this lease"),
 }
+_NEVER_GIVEN = (2**62, "")
 _Part = tuple[int, Ack, PartitionFacts]
 """An ack of one message, or of what a lease covers in one partition, for request n."""
 
@@ -69,8 +70,6 @@ async def ack(
         try:
             if request.partition_id is not None and request.partition_id not in facts:
                 raise NotFoundError(f"there is no partition {request.partition_id}")
-            if request.lease_id is not None:
-                parse_lease_id(request.lease_id)
             if request.partition_id is not None:
                 parts.append((index, request, facts[request.partition_id]))
             elif index in wholes:
@@ -123,14 +122,6 @@ async def _parts_of_leases(
     return parts
 
 
-def _lease_of(request: Ack) -> tuple[int | None, str | None]:
-    """Number and token; nothing if there is none, or it is not one."""
-    try:
-        return parse_lease_id(request.lease_id) if request.lease_id else (None, None)
-    except MonarqError:
-        return None, None
-
-
 def _together(first: Outcome[Acked] | None, second: Outcome[Acked]) -> Outcome[Acked]:
     """What is said of a lease over several partitions or items, from what each said."""
     if first is None or isinstance(first, MonarqError):
@@ -151,6 +142,17 @@ def _of_whole_lease(outcome: Outcome[Acked] | None) -> Outcome[Acked] | None:
     if isinstance(outcome, LeaseError) and not isinstance(outcome, LeaseExpiredError):
         return fault("lease_unknown")
     return outcome
+
+
+def _lease_of(request: Ack) -> tuple[int | None, str | None]:
+    """Number and token of the lease. What is no lease id at all is one that was never given:
+    whether there is such a message has to be asked first."""
+    if request.lease_id is None:
+        return None, None
+    try:
+        return parse_lease_id(request.lease_id)
+    except LeaseUnknownError:
+        return _NEVER_GIVEN
 
 
 def _named(request: Ack) -> tuple[int | None, str | None]:
@@ -206,10 +208,7 @@ async def _ack_messages(
     unit: Database | Work, parts: list[_Part]
 ) -> list[tuple[int, Outcome[Acked]]]:
     entries = _entries(parts)
-    leases = [
-        parse_lease_id(entry[0][1].lease_id) if entry[0][1].lease_id else (None, None)
-        for entry in entries
-    ]
+    leases = [_lease_of(entry[0][1]) for entry in entries]
     acks = [(number, *ack) for number, entry in enumerate(entries, 1) for ack in _answers(entry)]
     numbers, seqs, lasts, ids, statuses, errors, retries = zip(*acks, strict=True)
     rows = await unit.fetch(
@@ -263,10 +262,7 @@ async def _ack_messages(
 async def _ack_items(unit: Database | Work, parts: list[_Part]) -> list[tuple[int, Outcome[Acked]]]:
     requests = [request for _, request, _ in parts]
     named = [_named(request) for request in requests]
-    leases = [
-        parse_lease_id(request.lease_id) if request.lease_id else (None, None)
-        for request in requests
-    ]
+    leases = [_lease_of(request) for request in requests]
     row: Any = await unit.fetchrow(
         _ITEMS,
         unit.now(),

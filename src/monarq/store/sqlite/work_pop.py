@@ -20,7 +20,6 @@ from monarq.model import (
 )
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import items
-from monarq.store.sqlite.cursors import ANSWERED
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
 
@@ -90,7 +89,6 @@ def _lease(session: Session, queue: Queue, hand: list[WorkItem], request: Pop, l
         item.attempts += 1
         item.leased_at, item.consumer = session.now, request.consumer
         if number is None:
-            item.ended_by = ANSWERED
             items.end_attempt(session, item, AttemptOutcome.COMPLETED, session.now)
             items.finish(item, ItemState.DONE, session.now)
             item.error = None
