@@ -67,6 +67,9 @@ class Database:
     ) -> None:
         self._pool = pool
         self._prepares = prepares
+        # asyncpg limits the statement, not what it does to a connection whose statement it gave
+        # up; against a server that has stopped that may take for ever.
+        self._patience = 2 * CALL_TIMEOUT
         self.clock = clock
         self._render = lru_cache(maxsize=512)(lambda sql: render(sql, schema))
 
@@ -94,7 +97,12 @@ class Database:
         return cls(pool, clock, schema, prepares=prepares)
 
     async def close(self) -> None:
-        await self._pool.close()
+        """Wait for calls under way, but not for a server that no longer answers."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
 
     def now(self) -> int | None:
         """What procedures take as the time: None lets the server's clock decide."""
@@ -129,7 +137,8 @@ class Database:
             async with self.transaction() as unit:
                 return await unit.fetch(sql, *args)
         with _translated():
-            rows: list[asyncpg.Record] = await self._pool.fetch(self._render(sql), *args)
+            async with asyncio.timeout(self._patience):
+                rows: list[asyncpg.Record] = await self._pool.fetch(self._render(sql), *args)
             return rows
 
     async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
@@ -144,7 +153,11 @@ class Database:
     async def transaction(self) -> AsyncIterator[Work]:
         """Several statements that take effect together, or not at all."""
         with _translated():
-            async with self._pool.acquire() as connection, connection.transaction():
+            async with (
+                asyncio.timeout(self._patience),
+                self._pool.acquire() as connection,
+                connection.transaction(),
+            ):
                 yield Work(connection, self)
 
     def rendered(self, sql: str) -> str:
