@@ -64,7 +64,7 @@ class Catalog:
         missing = wanted - known.keys()
         if missing:
             rows = await (unit or self._database).fetch(
-                f"select {QUEUE_COLUMNS} from monarq.queues where name = any($1)", list(missing)
+                f"select {QUEUE_COLUMNS} from monarq.find_queues($1)", list(missing)
             )
             found = {row["name"]: queue_from(row) for row in rows}
             known |= found
@@ -81,9 +81,7 @@ class Catalog:
         missing = [name for name in names if name not in known]
         if missing:
             rows = await (unit or self._database).fetch(
-                "select name, id from monarq.partitions where queue_id = $1 and name = any($2)",
-                queue_id,
-                missing,
+                "select * from monarq.find_partitions($1, $2)", queue_id, missing
             )
             known |= {row["name"]: row["id"] for row in rows}
             if unit is None:
@@ -96,9 +94,7 @@ class Catalog:
         missing = [key for key in keys if key not in self._group_ids]
         if missing:
             rows = await self._database.fetch(
-                "select g.queue_id, g.name, g.id from monarq.groups g "
-                "join unnest($1::bigint[], $2::text[]) as w (queue_id, name) "
-                "on g.queue_id = w.queue_id and g.name = w.name",
+                "select * from monarq.find_groups($1, $2)",
                 [queue_id for queue_id, _ in missing],
                 [name for _, name in missing],
             )
@@ -117,9 +113,7 @@ class Catalog:
         missing = wanted - known.keys()
         if missing:
             rows = await (unit or self._database).fetch(
-                "select p.id, p.name, p.queue_id, q.name as queue, q.kind from monarq.partitions p "
-                "join monarq.queues q on q.id = p.queue_id where p.id = any($1)",
-                list(missing),
+                "select * from monarq.partition_facts($1)", list(missing)
             )
             found = {
                 row["id"]: PartitionFacts(

@@ -10,32 +10,7 @@ from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import check_limit, check_name, check_seek, check_start
 
-_LIST = """
-    select q.name as queue, g.name, g.start_at, g.created_at, sums.lag, sums.completed,
-        sums.failed, sums.dead, monarq.time($1) - oldest.at as age
-    from monarq.groups g join monarq.queues q on q.id = g.queue_id
-    cross join lateral (
-        select coalesce(sum(pushed) filter (where group_id = 0), 0)
-                - coalesce(sum(position) filter (where group_id = g.id), 0) as lag,
-            coalesce(sum(completed) filter (where group_id = g.id), 0) as completed,
-            coalesce(sum(failed) filter (where group_id = g.id), 0) as failed,
-            coalesce(sum(dead) filter (where group_id = g.id), 0) as dead
-        from monarq.counters where queue_id = q.id and group_id in (0, g.id)
-    ) as sums
-    cross join lateral (
-        select min(s.created_at) as at from monarq.cursors c
-        join monarq.partitions p on p.id = c.partition_id and p.last_seq > c.position
-        cross join lateral (
-            select created_at from monarq.segments
-            where partition_id = c.partition_id and first_seq <= c.position + 1
-            order by first_seq desc limit 1
-        ) as s
-        where c.group_id = g.id and c.available_at is not null
-    ) as oldest
-    where ($2::text is null or q.name = $2) and ($3::text is null or g.name = $3)
-        and ($4::text is null or (q.name, g.name) > ($4, $5))
-    order by q.name, g.name limit $6
-"""
+_LIST = "select * from monarq.list_groups($1, $2, $3, $4, $5, $6)"
 _CURSORS = """
     select c.partition_id, p.name, c.position, p.last_seq, c.available_at, c.lease_until
     from monarq.cursors c join monarq.partitions p on p.id = c.partition_id
@@ -118,11 +93,11 @@ async def list_groups(
             queue=row["queue"],
             start_at=row["start_at"],
             created_at=row["created_at"],
-            lag=int(row["lag"]),
+            lag=row["lag"],
             lag_seconds=max(0, row["age"] or 0) / SECOND,
-            completed=int(row["completed"]),
-            failed=int(row["failed"]),
-            dead=int(row["dead"]),
+            completed=row["completed"],
+            failed=row["failed"],
+            dead=row["dead"],
         )
         for row in rows
     ]

@@ -35,14 +35,7 @@ from monarq.store.validation import check_pop
 
 _MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8)"
-_LABELLED = """
-    select g.id, exists (
-        select from monarq.subscriptions s
-        where s.group_name = $3 and s.queue_name = '' and s.namespace = $1 and s.task = $2
-    ) as noted
-    from monarq.queues q left join monarq.groups g on g.queue_id = q.id and g.name = $3
-    where q.kind = 'ordered' and ($1 = '' or q.namespace = $1) and ($2 = '' or q.task = $2)
-"""
+_LABELLED = "select * from monarq.labelled_groups($1, $2, $3)"
 _ROUNDS = 3
 """A group or queue may vanish between being found and being popped; then look again."""
 

@@ -24,28 +24,7 @@ _TIMED = {
     "expire_timeout",
 }
 _DELAYING = {"delayed_processing", "window_buffer"}
-_STATS = """
-    select q.name, q.kind, monarq.pending(q) as pending, sums.*
-    from monarq.queues q
-    cross join lateral (
-        select coalesce(sum(partitions), 0)::bigint as partitions,
-            coalesce(sum(pushed), 0)::bigint as pushed,
-            coalesce(sum(removed), 0)::bigint as removed,
-            coalesce(sum(completed), 0)::bigint as completed,
-            coalesce(sum(failed), 0)::bigint as failed,
-            coalesce(sum(dead), 0)::bigint as dead,
-            coalesce(sum(dead_letters), 0)::bigint as dead_letters,
-            coalesce(sum(scheduled), 0)::bigint as scheduled,
-            coalesce(sum(ready), 0)::bigint as ready,
-            coalesce(sum(leased), 0)::bigint as leased,
-            coalesce(sum(done), 0)::bigint as done,
-            coalesce(sum(cancelled), 0)::bigint as cancelled,
-            coalesce(sum(dead_items), 0)::bigint as dead_items
-        from monarq.counters where queue_id = q.id
-    ) as sums
-    where ($1::text is null or q.name = $1) and ($2::text is null or q.name > $2)
-    order by q.name limit $3
-"""
+_STATS = "select * from monarq.queue_stats($1, $2, $3)"
 
 
 async def configure(

@@ -31,7 +31,8 @@ create table monarq.queues (
     expire_timeout double precision not null,
     default_priority integer not null
 );
-create index on monarq.queues (namespace, task) where kind = 'ordered';
+create index on monarq.queues (namespace);
+create index on monarq.queues (task);
 create index on monarq.queues (dead_queue) where dead_queue <> '';
 
 create table monarq.partitions (

@@ -91,14 +91,19 @@ $$;
 
 -- Removes items with what belongs to them, but for their attempts, which are a log.
 create or replace function monarq.remove_items(p_partition bigint, p_seqs bigint[]) returns void
-    language sql
+    language plpgsql
 as $$
+declare
+    v_ids text[];
+begin
     with gone as (
         delete from monarq.items where partition_id = p_partition and seq = any (p_seqs)
         returning transaction_id
     )
-    delete from monarq.transaction_ids t using gone
-        where t.partition_id = p_partition and t.transaction_id = gone.transaction_id
+    select array_agg(transaction_id) into v_ids from gone where transaction_id is not null;
+    delete from monarq.transaction_ids
+        where partition_id = p_partition and transaction_id = any (v_ids);
+end
 $$;
 
 -- Returns what is due to a queue (run times, deadlines) and buries what has expired; at most

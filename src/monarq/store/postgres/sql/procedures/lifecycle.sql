@@ -9,6 +9,8 @@ create or replace function monarq.remove_segments(
     language plpgsql
 as $$
 declare
+    v_segments bigint[];
+    v_ids text[];
     v_removed bigint;
     v_last bigint;
     c monarq.cursors;
@@ -21,24 +23,25 @@ begin
             where partition_id = p_partition and position < p_upto) then
         return 0;
     end if;
-    with old as (
-        select first_seq from monarq.segments
+    select array_agg(first_seq), sum(count), max(first_seq + count - 1)
+    into v_segments, v_removed, v_last from (
+        select first_seq, count from monarq.segments
         where partition_id = p_partition and first_seq <= p_upto
             and first_seq + count - 1 <= p_upto
         order by first_seq limit p_limit
-    ), gone as (
-        delete from monarq.segments s using old
-        where s.partition_id = p_partition and s.first_seq = old.first_seq
-        returning s.first_seq + s.count - 1 as last_seq, s.count, s.transaction_ids
-    ), forgotten as (
-        delete from monarq.transaction_ids t
-        using gone cross join lateral unnest(gone.transaction_ids) as id
-        where t.partition_id = p_partition and t.transaction_id = id
-    )
-    select sum(count), max(last_seq) into v_removed, v_last from gone;
+    ) as old;
     if v_removed is null then
         return 0;
     end if;
+    with gone as (
+        delete from monarq.segments
+        where partition_id = p_partition and first_seq = any (v_segments)
+        returning transaction_ids
+    )
+    select array_agg(id) into v_ids from gone cross join lateral unnest(transaction_ids) as id
+        where id is not null;
+    delete from monarq.transaction_ids
+        where partition_id = p_partition and transaction_id = any (v_ids);
     update monarq.partitions set first_seq = v_last + 1 where id = p_partition;
     perform monarq.tally(p_queue, 0, removed => v_removed);
     for c in

@@ -39,7 +39,9 @@ begin
             last_at = greatest(p.last_at, p_now), check_at = least(p.check_at, p_now + t.horizon)
         from unnest(t_partition, t_queue, t_version, t_count, t_horizon)
             as t (id, queue_id, version, count, horizon)
-        join monarq.queues q on q.id = t.queue_id and q.version = t.version
+        cross join lateral (
+            select from monarq.queues where id = t.queue_id and version = t.version offset 0
+        ) as q
         where p.id = t.id
         returning p.id, p.last_seq - t.count + 1 as seq, p.turns - t.count + 1 as turn, p.last_at
     )
@@ -58,11 +60,14 @@ as $$
 declare
     v_full json;
 begin
-    select json_agg(json_build_array(t.id, q.max_size - monarq.pending(q))) into v_full
+    select json_agg(json_build_array(t.id, q.room)) into v_full
     from (select id, sum(count) as count from unnest(p_queues, p_counts) as u (id, count)
           group by id) as t
-    join monarq.queues q on q.id = t.id
-    where q.max_size > 0 and monarq.pending(q) + t.count > q.max_size;
+    cross join lateral (
+        select mq.max_size - monarq.pending(mq) as room from monarq.queues mq
+        where mq.id = t.id and mq.max_size > 0 offset 0
+    ) as q
+    where t.count > q.room;
     if v_full is not null then
         perform monarq.refuse('full', v_full);
     end if;

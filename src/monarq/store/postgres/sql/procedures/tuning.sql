@@ -15,7 +15,10 @@ begin
         'monarq.push_messages', 'monarq.push_items', 'monarq.ensure_partitions',
         'monarq.pop_messages', 'monarq.pop_items', 'monarq.join_queue', 'monarq.join_labels',
         'monarq.under_leases', 'monarq.ack_messages', 'monarq.ack_items', 'monarq.renew',
-        'monarq.lifecycle',
+        'monarq.find_queues', 'monarq.find_partitions', 'monarq.find_groups',
+        'monarq.partition_facts',
+        'monarq.lifecycle', 'monarq.labelled_groups', 'monarq.queue_stats',
+        'monarq.list_groups',
         'monarq.seek', 'monarq.delete_group', 'monarq.clear_queue', 'monarq.delete_queue',
         'monarq.delete_message', 'monarq.delete_item', 'monarq.cancel_item', 'monarq.retry_item',
         'monarq.drop_letters', 'monarq.redrive'
