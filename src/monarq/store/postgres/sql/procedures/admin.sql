@@ -221,9 +221,12 @@ begin
     select mq.* into q from monarq.queues mq join monarq.partitions p on p.queue_id = mq.id
         where p.id = p_partition;
     for i in
-        select * from monarq.items where partition_id = p_partition and seq = any (p_seqs)
-            and state <> 'leased'
-        order by array_position(p_seqs, seq) for update
+        select it.* from unnest(p_seqs) with ordinality as s (seq, place)
+        cross join lateral (
+            select * from monarq.items
+            where partition_id = p_partition and seq = s.seq and state <> 'leased' for update
+        ) as it
+        order by s.place
     loop
         update monarq.partitions set turns = turns + 1 where id = p_partition
             returning turns into v_turns;

@@ -62,7 +62,9 @@ begin
                 'monarqDeadGroup', '', 'monarqDeadAttempts', i.attempts,
                 'monarqDeadError', d.error)::text))
         from unnest(p_seqs, p_errors) as d (seq, error)
-        join monarq.items i on i.partition_id = p_partition and i.seq = d.seq;
+        cross join lateral (
+            select * from monarq.items where partition_id = p_partition and seq = d.seq offset 0
+        ) as i;
         perform monarq.remove_items(p_partition, p_seqs);
     elsif p_queue.dead_letter_queue then
         insert into monarq.dead_letters (queue_id, partition_id, partition_name, seq, group_name,
@@ -72,14 +74,20 @@ begin
             coalesce(i.transaction_id, i.partition_id || '-' || i.seq), i.payload, i.trace_id,
             i.producer, i.headers, d.error, i.attempts, i.created_at, p_now
         from unnest(p_seqs, p_errors) as d (seq, error)
-        join monarq.items i on i.partition_id = p_partition and i.seq = d.seq
+        cross join lateral (
+            select * from monarq.items where partition_id = p_partition and seq = d.seq offset 0
+        ) as i
         order by i.seq;
         update monarq.items i set state = 'dead', due_at = null, finished_at = p_now,
             error = d.error, lease_no = null, leased_at = null,
             ended_lease_no = coalesce(i.lease_no, i.ended_lease_no),
-            ended_answered = i.lease_no is not null and i.due_at > p_now
+            ended_answered = case when i.lease_no is null then i.ended_answered
+                else i.due_at > p_now end
         from unnest(p_seqs, p_errors) as d (seq, error)
-        where i.partition_id = p_partition and i.seq = d.seq;
+        cross join lateral (
+            select ctid from monarq.items where partition_id = p_partition and seq = d.seq offset 0
+        ) as old
+        where i.ctid = old.ctid;
         perform monarq.tally_items(p_queue.id, dead => cardinality(p_seqs));
         perform monarq.tally(p_queue.id, 0, dead_letters => cardinality(p_seqs));
     else
@@ -94,15 +102,34 @@ create or replace function monarq.remove_items(p_partition bigint, p_seqs bigint
     language plpgsql
 as $$
 declare
+    v_rows tid[];
     v_ids text[];
 begin
-    with gone as (
-        delete from monarq.items where partition_id = p_partition and seq = any (p_seqs)
-        returning transaction_id
-    )
-    select array_agg(transaction_id) into v_ids from gone where transaction_id is not null;
-    delete from monarq.transaction_ids
-        where partition_id = p_partition and transaction_id = any (v_ids);
+    select array_agg(i.ctid), array_agg(i.transaction_id) into v_rows, v_ids
+    from unnest(p_seqs) as s (seq)
+    cross join lateral (
+        select ctid, transaction_id from monarq.items
+        where partition_id = p_partition and seq = s.seq for update
+    ) as i;
+    delete from monarq.items where ctid = any (v_rows);
+    perform monarq.forget_ids(p_partition, v_ids);
+end
+$$;
+
+-- Removes transaction ids of a partition.
+create or replace function monarq.forget_ids(p_partition bigint, p_ids text[]) returns void
+    language plpgsql
+as $$
+declare
+    v_rows tid[];
+begin
+    select array_agg(t.ctid) into v_rows
+    from unnest(p_ids) as x (id)
+    cross join lateral (
+        select ctid from monarq.transaction_ids
+        where partition_id = p_partition and transaction_id = x.id for update
+    ) as t;
+    delete from monarq.transaction_ids where ctid = any (v_rows);
 end
 $$;
 
@@ -115,28 +142,29 @@ create or replace function monarq.tend_items(
     language plpgsql
 as $$
 declare
-    v_seqs bigint[];
+    v_expired tid[];
+    v_due tid[];
     v_dead bigint[];
-    v_due bigint[];
     v_scheduled integer;
 begin
     promoted := 0; expired := 0; buried := 0;
-    select array_agg(seq order by seq) filter (where state = 'leased'),
+    -- By their place in the table: whoever is buried meanwhile is not there any more.
+    select array_agg(row order by seq) filter (where state = 'leased'),
         array_agg(seq order by seq) filter (where state = 'leased' and attempts >= max_attempts),
-        array_agg(seq) filter (where state = 'scheduled')
-    into v_seqs, v_dead, v_due from (
-        select seq, state, attempts, max_attempts from monarq.items
+        array_agg(row) filter (where state = 'scheduled')
+    into v_expired, v_dead, v_due from (
+        select ctid as row, seq, state, attempts, max_attempts from monarq.items
         where partition_id = p_partition and due_at <= p_now
         order by due_at limit p_limit for update skip locked
     ) as due;
     -- Leases that ran out.
-    if v_seqs is not null then
-        expired := cardinality(v_seqs);
+    if v_expired is not null then
+        expired := cardinality(v_expired);
         insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at, ended_at,
             outcome, consumer, error)
         select queue_id, partition_id, seq, attempts, leased_at, due_at, 'expired', consumer,
             'the lease expired without an answer'
-        from monarq.items where partition_id = p_partition and seq = any (v_seqs) order by seq;
+        from monarq.items where ctid = any (v_expired) order by seq;
         perform monarq.tally(p_queue.id, 0, failed => expired);
         perform monarq.tally_items(p_queue.id, leased => -expired);
         if v_dead is not null then
@@ -150,8 +178,7 @@ begin
             lease_no = null, leased_at = null, consumer = null,
             error = 'the lease expired without an answer'
         from monarq.partitions p
-        where i.partition_id = p_partition and i.seq = any (v_seqs) and i.state = 'leased'
-            and p.id = p_partition;
+        where i.ctid = any (v_expired) and p.id = p_partition;
         perform monarq.tally_items(p_queue.id, ready => expired - buried);
     end if;
     -- Past expireTimeout, while scheduled or ready.
@@ -173,8 +200,7 @@ begin
         update monarq.items i set state = 'ready', due_at = null,
             rank = p.last_seq - i.waited - i.priority
         from monarq.partitions p
-        where i.partition_id = p_partition and i.seq = any (v_due) and i.state = 'scheduled'
-            and p.id = p_partition;
+        where i.ctid = any (v_due) and p.id = p_partition;
         get diagnostics promoted = row_count;
         perform monarq.tally_items(p_queue.id, scheduled => -promoted, ready => promoted);
     end if;

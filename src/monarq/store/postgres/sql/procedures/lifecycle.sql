@@ -9,7 +9,7 @@ create or replace function monarq.remove_segments(
     language plpgsql
 as $$
 declare
-    v_segments bigint[];
+    v_rows tid[];
     v_ids text[];
     v_removed bigint;
     v_last bigint;
@@ -23,9 +23,9 @@ begin
             where partition_id = p_partition and position < p_upto) then
         return 0;
     end if;
-    select array_agg(first_seq), sum(count), max(first_seq + count - 1)
-    into v_segments, v_removed, v_last from (
-        select first_seq, count from monarq.segments
+    select array_agg(row), sum(count), max(first_seq + count - 1)
+    into v_rows, v_removed, v_last from (
+        select ctid as row, first_seq, count from monarq.segments
         where partition_id = p_partition and first_seq <= p_upto
             and first_seq + count - 1 <= p_upto
         order by first_seq limit p_limit
@@ -34,14 +34,11 @@ begin
         return 0;
     end if;
     with gone as (
-        delete from monarq.segments
-        where partition_id = p_partition and first_seq = any (v_segments)
-        returning transaction_ids
+        delete from monarq.segments where ctid = any (v_rows) returning transaction_ids
     )
     select array_agg(id) into v_ids from gone cross join lateral unnest(transaction_ids) as id
         where id is not null;
-    delete from monarq.transaction_ids
-        where partition_id = p_partition and transaction_id = any (v_ids);
+    perform monarq.forget_ids(p_partition, v_ids);
     update monarq.partitions set first_seq = v_last + 1 where id = p_partition;
     perform monarq.tally(p_queue, 0, removed => v_removed);
     for c in

@@ -12,8 +12,11 @@ create or replace function monarq.find_partitions(p_queue bigint, p_names text[]
     returns table (name text, id bigint)
     language sql stable
 as $$
-    select p.name, p.id from monarq.partitions p
-    where p.queue_id = p_queue and p.name = any (p_names)
+    select p.name, p.id from unnest(p_names) as w (name)
+    cross join lateral (
+        select name, id from monarq.partitions
+        where queue_id = p_queue and name = w.name offset 0
+    ) as p
 $$;
 
 -- Groups by queue and name.
@@ -124,12 +127,13 @@ as $$
         order by q.name, g.name limit p_limit
     ) as page
     cross join lateral (
-        select (coalesce(sum(pushed) filter (where group_id = 0), 0)
-                - coalesce(sum(position) filter (where group_id = page.id), 0))::bigint,
-            coalesce(sum(completed) filter (where group_id = page.id), 0)::bigint,
-            coalesce(sum(failed) filter (where group_id = page.id), 0)::bigint,
-            coalesce(sum(dead) filter (where group_id = page.id), 0)::bigint
-        from monarq.counters where queue_id = page.queue_id and group_id in (0, page.id)
+        select (coalesce((
+                    select sum(pushed) from monarq.counters
+                    where queue_id = page.queue_id and group_id = 0), 0)
+                - coalesce(sum(position), 0))::bigint,
+            coalesce(sum(completed), 0)::bigint, coalesce(sum(failed), 0)::bigint,
+            coalesce(sum(dead), 0)::bigint
+        from monarq.counters where queue_id = page.queue_id and group_id = page.id
     ) as sums
     cross join lateral (
         select min(s.created_at) as at from monarq.cursors c

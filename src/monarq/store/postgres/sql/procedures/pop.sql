@@ -92,7 +92,7 @@ $$;
 -- Finds and locks the cursor to pop next: of one queue, or, with labels, of the queue with the
 -- highest priority among those that have one. Null if there is none.
 create or replace function monarq.next_cursor(
-    p_now bigint, p_groups bigint[], p_partition bigint
+    p_now bigint, p_groups bigint[], p_partition bigint, p_behind monarq.cursors
 ) returns monarq.cursors
     language plpgsql
 as $$
@@ -110,8 +110,11 @@ begin
         return c;
     end if;
     if cardinality(p_groups) = 1 then
+        -- Behind the one that was found before, so as not to pass over the same ones again.
         select * into c from monarq.cursors
             where group_id = p_groups[1] and available_at <= p_now
+                and (available_at, partition_id) > (
+                    coalesce(p_behind.available_at, -1), coalesce(p_behind.partition_id, 0))
             order by available_at, partition_id limit 1
             for update skip locked;
         return c;
@@ -170,7 +173,7 @@ begin
         -- partitions with more to bury than one step does.
         v_tries := v_tries + 1;
         exit when v_tries > p_partitions + 1000;
-        c := monarq.next_cursor(p_now, p_groups, p_partition);
+        c := monarq.next_cursor(p_now, p_groups, p_partition, c);
         exit when c.partition_id is null;
         select mq.* into q from monarq.queues mq join monarq.groups g on g.queue_id = mq.id
             where g.id = c.group_id;

@@ -11,8 +11,7 @@ declare
     v_now bigint := monarq.time(p_now);
     v_made bigint[];
 begin
-    if (select count(*) from monarq.partitions p
-        where p.queue_id = p_queue and p.name = any (p_names)) < cardinality(p_names) then
+    if (select count(*) from monarq.find_partitions(p_queue, p_names)) < cardinality(p_names) then
         perform 1 from monarq.queues q where q.id = p_queue for update;
         if not found then
             return;
@@ -32,8 +31,7 @@ begin
             perform monarq.tally(p_queue, 0, partitions => cardinality(v_made));
         end if;
     end if;
-    return query select p.name, p.id from monarq.partitions p
-        where p.queue_id = p_queue and p.name = any (p_names);
+    return query select * from monarq.find_partitions(p_queue, p_names);
 end
 $$;
 
