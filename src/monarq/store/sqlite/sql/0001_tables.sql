@@ -134,6 +134,8 @@ create table cursors (
 create index cursors_available on cursors (group_id, available_at, partition_id)
     where available_at is not null;
 create index cursors_leased on cursors (lease_no, lease_until) where lease_until is not null;
+create index cursors_expiring on cursors (lease_until, partition_id, group_id)
+    where lease_until is not null;
 
 -- The latest leases of groups that were deleted.
 create table ended_leases (
