@@ -241,8 +241,10 @@ async def measure_growth(place: Place, scale: Scale, report: Report) -> None:
         for per_call in (1, 64):
             progress(f"{place.name}: {per_call} pop(s) a call at {few:,} and {many:,} partitions")
             pops = calls * per_call
-            await workloads.fill_partitions(small, few, pops * (scale.rounds + 1))
-            await workloads.fill_partitions(large, many, max(many, pops * (scale.rounds + 1)))
+            # More than is popped: the last call, too, has to find a partition for each pop.
+            supply = pops * (scale.rounds + 1) + 2 * few
+            await workloads.fill_partitions(small, few, supply)
+            await workloads.fill_partitions(large, many, max(many, supply))
             await place.settle()
             rounds = await harness.take_turns(
                 [
