@@ -28,6 +28,7 @@ from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import check_ack, check_renew
 
 _MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+_LEASES = "select * from monarq.ack_leases($1, $2, $3, $4, $5, $6)"
 _ITEMS = "select * from monarq.ack_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _STATUS = {status: number for number, status in enumerate(AckStatus)}
 _FAULTS: dict[str, tuple[type[MonarqError], str]] = {
@@ -59,6 +60,9 @@ async def ack(
         except MonarqError as error:
             outcomes[index] = error
     valid = [(n, request) for n, request in enumerate(requests) if outcomes[n] is None]
+    if all(request.partition_id is None for _, request in valid):
+        await _ack_leases(unit, catalog, valid, outcomes)
+        return [outcome for outcome in outcomes if outcome is not None]
     own = unit if isinstance(unit, Work) else None
     partition_ids = [request.partition_id for _, request in valid if request.partition_id]
     facts = await catalog.facts(partition_ids, own)
@@ -91,6 +95,56 @@ async def ack(
         if request.transaction_id is None:
             outcomes[index] = _of_whole_lease(outcomes[index])
     return [outcome for outcome in outcomes if outcome is not None]
+
+
+async def _ack_leases(
+    unit: Database | Work,
+    catalog: Catalog,
+    requests: Sequence[tuple[int, Ack]],
+    outcomes: list[Outcome[Acked] | None],
+) -> None:
+    """Whole leases and nothing else, which is one call where they are over messages."""
+    if not requests:
+        return
+    leases = [_lease_of(request) for _, request in requests]
+    rows = await unit.fetch(
+        _LEASES,
+        unit.now(),
+        [number for number, _ in leases],
+        [token for _, token in leases],
+        [_STATUS[request.status] for _, request in requests],
+        [request.error for _, request in requests],
+        [request.retry_at for _, request in requests],
+    )
+    own = unit if isinstance(unit, Work) else None
+    facts = await catalog.facts([row["partition_id"] for row in rows], own)
+    items: list[_Part] = []
+    answers: list[tuple[int, Outcome[Acked]]] = []
+    for row in rows:
+        index, request = requests[row["place"] - 1]
+        partition = facts[row["partition_id"]]
+        if row["seq"] is not None:
+            name = f"{partition.id}-{row['seq']}"
+            item = structs.replace(request, partition_id=partition.id, transaction_id=name)
+            items.append((index, item, partition))
+        elif row["fault"]:
+            answers.append((index, fault(row["fault"])))
+        else:
+            acked = Acked(
+                queue=partition.queue,
+                partition=partition.name,
+                transaction_id=None,
+                lease_released=row["released"],
+                dead=row["died"],
+                count=row["count"],
+            )
+            answers.append((index, acked))
+    if items:
+        answers += await _ack_items(unit, items)
+    for index, answer in answers:
+        outcomes[index] = _together(outcomes[index], answer)
+    for index, _ in requests:
+        outcomes[index] = _of_whole_lease(outcomes[index]) or fault("lease_unknown")
 
 
 async def _parts_of_leases(

@@ -126,6 +126,12 @@ class Catalog:
                 _keep(self._facts, found)
         return known
 
+    def learn_partition(self, partition_id: int, name: str, queue: Queue) -> None:
+        """Keep what a pop has said anyway, so that its ack need not ask."""
+        if partition_id not in self._facts:
+            facts = PartitionFacts(partition_id, name, queue.id, queue.name, queue.kind)
+            _keep(self._facts, {partition_id: facts})
+
     def forget_queue(self, name: str) -> None:
         self._queues.pop(name, None)
 

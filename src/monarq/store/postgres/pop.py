@@ -235,9 +235,15 @@ class Popper:
         self, want: _Wanted, rows: list[Any], unit: Work | None
     ) -> Outcome[Popped]:
         messages: list[Message] = []
+        queue = want.queue
         try:
-            if want.queue is not None and want.queue.kind is QueueKind.WORK:
-                messages = [_item(row, want.queue.name, self._cipher) for row in rows]
+            if queue is not None and queue.kind is QueueKind.WORK:
+                self._catalog.learn_partition(rows[0]["partition_id"], DEFAULT_PARTITION, queue)
+                messages = [_item(row, queue.name, self._cipher) for row in rows]
+            elif queue is not None and all(row["queue_id"] == queue.id for row in rows):
+                for row in rows:
+                    self._catalog.learn_partition(row["partition_id"], row["partition_name"], queue)
+                    messages += _messages(row, queue.name, self._cipher)
             else:
                 facts = await self._catalog.facts([row["partition_id"] for row in rows], unit)
                 for row in rows:

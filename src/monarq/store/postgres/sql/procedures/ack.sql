@@ -394,6 +394,57 @@ begin
 end
 $$;
 
+-- Answers all that is under these leases and has no answer yet. Of leases over items it says what
+-- is under them, with their seqs, and leaves the answer to ack_items; of those that cover nothing
+-- it says nothing.
+create or replace function monarq.ack_leases(
+    p_now bigint, p_leases bigint[], p_tokens text[], p_statuses integer[], p_errors text[],
+    p_retries bigint[]
+) returns table (
+        place integer, partition_id bigint, seq bigint, fault text, died integer, count integer,
+        released boolean
+    )
+    language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    v_under record;
+    v_entries record;
+begin
+    select array_agg(u.place) as places, array_agg(u.partition_id) as partitions,
+        array_agg(u.group_name) as groups, array_agg(u.seq) as seqs into v_under
+    from monarq.under_leases(p_leases, p_tokens) as u;
+    select array_agg(e.place) as places, array_agg(e.partition_id) as partitions,
+        array_agg(e.group_name) as groups, array_agg(e.lease_no) as leases,
+        array_agg(e.token) as tokens, array_agg(e.status) as statuses,
+        array_agg(e.error) as errors, array_agg(e.retry_at) as retries,
+        array_agg(e.entry::integer) as numbers, array_agg(null::bigint) as nulls
+    into v_entries
+    from (
+        select u.*, l.lease_no, l.token, l.status, l.error, l.retry_at,
+            row_number() over (order by u.partition_id, u.group_name, u.place) as entry
+        from unnest(v_under.places, v_under.partitions, v_under.groups, v_under.seqs)
+            as u (place, partition_id, group_name, seq)
+        join unnest(p_leases, p_tokens, p_statuses, p_errors, p_retries) with ordinality
+            as l (lease_no, token, status, error, retry_at, place) on l.place = u.place
+        where u.seq is null
+        order by u.partition_id, u.group_name, u.place
+    ) as e;
+    if v_entries.places is not null then
+        return query
+        select v_entries.places[a.entry], v_entries.partitions[a.entry], null::bigint,
+            a.faults[1], coalesce(a.died[1], 0), a.counts[1], a.released[1]
+        from monarq.ack_messages(p_now, v_entries.partitions, v_entries.groups, v_entries.leases,
+            v_entries.tokens, v_entries.numbers, v_entries.nulls, v_entries.nulls, null,
+            v_entries.statuses, v_entries.errors, v_entries.retries) as a;
+    end if;
+    return query
+    select u.place, u.partition_id, u.seq, null::text, 0, 0, false
+    from unnest(v_under.places, v_under.partitions, v_under.seqs) as u (place, partition_id, seq)
+    where u.seq is not null;
+end
+$$;
+
 -- Moves deadlines on; a new deadline, or a fault, for each lease.
 create or replace function monarq.renew(
     p_now bigint, p_leases bigint[], p_tokens text[], p_durations bigint[]
