@@ -57,7 +57,7 @@ class TestRun:
         """End the run: returns when its servers are gone, and their data too."""
         self._lock.close()
         deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
-        while any(self.directory.glob("*.dsn")) and time.monotonic() < deadline:
+        while _found(self.directory, "*.dsn") and time.monotonic() < deadline:
             time.sleep(0.01)
         _delete_run(self.directory)
 
@@ -136,16 +136,25 @@ def _keep(run_directory: Path, version: int, ready: int) -> None:
             os.write(ready, traceback.format_exc().encode())
     finally:
         dsn.unlink(missing_ok=True)
-        if _has_ended(run_directory) and not any(run_directory.glob("*.dsn")):
+        if _has_ended(run_directory) and not _found(run_directory, "*.dsn"):
             _delete_run(run_directory)
         os._exit(0)
 
 
 def _delete_run(run_directory: Path) -> None:
     """Delete what is left, with the private servers of test processes that were killed."""
-    for data in run_directory.glob("*/data"):
+    for data in _found(run_directory, "*/data"):
         delete_data(data.parent)
     shutil.rmtree(run_directory, ignore_errors=True)
+
+
+def _found(run_directory: Path, pattern: str) -> list[Path]:
+    """What matches. Nothing once the directory is gone: the run and its keepers end at the same
+    time, and each deletes what it still finds, so it may vanish while it is being read."""
+    try:
+        return list(run_directory.glob(pattern))
+    except FileNotFoundError:
+        return []
 
 
 def _has_ended(run_directory: Path) -> bool:
