@@ -111,3 +111,33 @@ class SchemaVersionError(MonarqError):
     """The store was made by a newer Monarq than this one."""
 
     code = "schema_version"
+
+
+class OverloadedError(MonarqError):
+    """Too many calls are waiting already; try again in a moment."""
+
+    code = "overloaded"
+
+
+class DrainingError(MonarqError):
+    """The broker is shutting down and takes no new work; try another one."""
+
+    code = "draining"
+
+
+class BufferWriteError(MonarqError):
+    """The store is down and the buffer file cannot be written, so the push was refused."""
+
+    code = "buffer_failed"
+
+
+class UnauthorizedError(MonarqError):
+    """No credentials were given, or they are not valid."""
+
+    code = "unauthorized"
+
+
+class ForbiddenError(MonarqError):
+    """The caller's role does not allow this."""
+
+    code = "forbidden"

@@ -1,0 +1,151 @@
+"""The settings, with their defaults and meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Positive = Annotated[int, Meta(ge=1, le=2**40)]
+Milliseconds = Annotated[float, Meta(ge=0, le=86_400_000)]
+PositiveSeconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set, one flat list; the same names in flags (`--batch-max`),
+    variables (`MONARQ_BATCH_MAX`) and the file (`batch_max`)."""
+
+    # Where it listens.
+    host: Annotated[str, Meta(description="address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, Meta(description="port to listen on; 0 takes a free one")] = 6632
+    workers: Annotated[
+        int, Meta(ge=1, le=256, description="processes that share the port (PostgreSQL only)")
+    ] = 1
+    tls_certificate: Annotated[str, Meta(description="PEM file with the certificate chain")] = ""
+    tls_key: Annotated[str, Meta(description="PEM file with the certificate's key")] = ""
+    insecure: Annotated[
+        bool, Meta(description="listen beyond loopback although nobody is authenticated")
+    ] = False
+
+    # Where the data is.
+    store: Annotated[
+        str, Meta(description="store address; empty is a SQLite file in the data directory")
+    ] = ""
+    data_dir: Annotated[
+        str, Meta(description="directory of the embedded store and the push buffer")
+    ] = ""
+    schema: Annotated[str, Meta(description="PostgreSQL schema")] = "monarq"
+    encryption_keys: Annotated[
+        list[str], Meta(description="hexadecimal 256-bit keys, the one to encrypt with first")
+    ] = []
+
+    # Limits of the HTTP server.
+    max_body_bytes: Annotated[Positive, Meta(description="largest request body")] = 64 << 20
+    max_header_bytes: Annotated[Positive, Meta(description="largest request head")] = 64 << 10
+    max_connections: Annotated[Positive, Meta(description="open connections, per process")] = 20_000
+    header_timeout_seconds: Annotated[
+        PositiveSeconds, Meta(description="time for a client to send a request's head")
+    ] = 10.0
+    body_timeout_seconds: Annotated[
+        PositiveSeconds, Meta(description="longest pause while a client sends a body")
+    ] = 30.0
+    keep_alive_seconds: Annotated[
+        PositiveSeconds, Meta(description="how long an idle connection is kept")
+    ] = 75.0
+    write_timeout_seconds: Annotated[
+        PositiveSeconds, Meta(description="longest pause of a client that reads an answer")
+    ] = 60.0
+    drain_seconds: Annotated[
+        PositiveSeconds, Meta(description="how long a shutdown waits for calls under way")
+    ] = 30.0
+
+    # The broker's loop.
+    batch_wait_ms: Annotated[
+        Milliseconds, Meta(description="how long a push waits for company while the store is busy")
+    ] = 5.0
+    batch_max: Annotated[Positive, Meta(description="messages in one push to the store")] = 1_000
+    batch_max_bytes: Annotated[Positive, Meta(description="bytes in one push to the store")] = (
+        8 << 20
+    )
+    push_concurrency: Annotated[
+        Positive, Meta(description="pushes to PostgreSQL at the same time")
+    ] = 2
+    pop_concurrency: Annotated[
+        Positive, Meta(description="pops from PostgreSQL at the same time")
+    ] = 4
+    pop_batch_max: Annotated[Positive, Meta(description="pops in one call to the store")] = 64
+    inbox_max: Annotated[Positive, Meta(description="calls waiting for the store, per kind")] = (
+        20_000
+    )
+    inbox_max_bytes: Annotated[
+        Positive, Meta(description="bytes of pushes waiting for the store")
+    ] = 128 << 20
+    parked_max: Annotated[Positive, Meta(description="pops that wait for a message")] = 100_000
+    poll_min_ms: Annotated[
+        Milliseconds, Meta(description="first interval at which waiting pops look again")
+    ] = 100.0
+    poll_max_ms: Annotated[
+        Milliseconds, Meta(description="longest interval at which waiting pops look again")
+    ] = 1_000.0
+    sqlite_poll_ms: Annotated[
+        Milliseconds, Meta(description="how often other processes' writes to the file are noticed")
+    ] = 20.0
+    lifecycle_limit: Annotated[Positive, Meta(description="rows of one lifecycle step")] = 1_000
+    lifecycle_max_seconds: Annotated[
+        PositiveSeconds, Meta(description="longest pause between two lifecycle steps")
+    ] = 5.0
+    store_timeout_seconds: Annotated[
+        PositiveSeconds, Meta(description="how long a call to PostgreSQL may take")
+    ] = 10.0
+    store_pool_max: Annotated[Positive, Meta(description="connections to PostgreSQL")] = 10
+
+    # Pushes while the store is down.
+    buffer_enabled: Annotated[
+        bool, Meta(description="keep pushes in files while the store is down")
+    ] = True
+    buffer_file_bytes: Annotated[Positive, Meta(description="size of one buffer file")] = 64 << 20
+    buffer_max_bytes: Annotated[Positive, Meta(description="size of all buffer files")] = 10 << 30
+    buffer_retry_seconds: Annotated[
+        PositiveSeconds, Meta(description="how often a store that is down is tried again")
+    ] = 1.0
+
+    # Other brokers on the same PostgreSQL.
+    peers: Annotated[list[str], Meta(description="host:port of each other broker's notices")] = []
+    peer_host: Annotated[str, Meta(description="address to receive notices on")] = "127.0.0.1"
+    peer_port: Annotated[
+        Port, Meta(description="UDP port to receive notices on; 0 takes a free one")
+    ] = 0
+    peer_key: Annotated[str, Meta(description="secret that authenticates notices")] = ""
+
+    # Who may call.
+    auth: Annotated[bool, Meta(description="demand a token or an API key of every caller")] = False
+    jwt_secret: Annotated[str, Meta(description="HS256 secret")] = ""
+    jwt_public_key: Annotated[str, Meta(description="PEM file for RS256 or EdDSA")] = ""
+    jwt_jwks: Annotated[str, Meta(description="file or URL of a JSON web key set")] = ""
+    jwt_algorithms: Annotated[
+        list[str], Meta(description="accepted algorithms; empty follows from the keys")
+    ] = []
+    jwt_issuer: Annotated[str, Meta(description="the `iss` that tokens must have")] = ""
+    jwt_audience: Annotated[str, Meta(description="the `aud` that tokens must have")] = ""
+    jwt_role_claim: Annotated[str, Meta(description="claim with the role")] = "role"
+    jwt_leeway_seconds: Annotated[
+        float, Meta(ge=0, le=3600, description="how far clocks may differ")
+    ] = 30.0
+    api_keys: Annotated[
+        str, Meta(description="file with hashed API keys, made by `monarq api-key`")
+    ] = ""
+
+    # What it tells.
+    log_format: Annotated[
+        str, Meta(pattern="^(auto|json|text)$", description="json, text, or auto: text on a tty")
+    ] = "auto"
+    log_level: Annotated[
+        str, Meta(pattern="^(debug|info|warning|error)$", description="least that is logged")
+    ] = "info"
+    metrics_queue_labels: Annotated[
+        int, Meta(ge=0, le=100_000, description="queues with labels of their own in the metrics")
+    ] = 500
+    tracing: Annotated[bool, Meta(description="send OpenTelemetry spans (needs monarq[otel])")] = (
+        False
+    )

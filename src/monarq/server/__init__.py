@@ -1,0 +1,1 @@
+"""The HTTP server: protocol, routes, authentication and the process around them."""

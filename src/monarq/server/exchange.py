@@ -1,0 +1,86 @@
+"""What passes between the HTTP protocol and the routes: a request in, an answer out.
+
+Knows nothing of sockets and nothing of queues, so that both sides can be read alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+T = TypeVar("T")
+
+JSON = b"application/json"
+
+
+class Role(StrEnum):
+    """What a caller may do; each includes the ones before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+class Principal(Struct, frozen=True):
+    """Who is calling. `subject` is stamped on what it pushes."""
+
+    subject: str | None
+    role: Role
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, decoded as its route says: `body` and `query` are structs of the types that
+    the route names (None where it names none), `path` its percent-decoded parameters."""
+
+    method: str
+    path: dict[str, str]
+    query: Any
+    body: Any
+    headers: dict[str, str]
+    """By lower-case name."""
+    principal: Principal
+    peer: str
+    raw_query: str = ""
+
+
+class Response(Struct, frozen=True):
+    """A whole answer. A 204 has no body."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class StreamingResponse:
+    """An answer that is produced as the client takes it: sent chunked, and `chunks` is asked
+    for the next only when the socket has room. It is closed (`aclose`) if the client goes away."""
+
+    chunks: AsyncIterator[bytes]
+    status: int = 200
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class Pending(Generic[T]):
+    """An answer that is ready when `future` is: `finish` makes it from the result. Spares the
+    hot calls a task each. If the client goes away first the future is cancelled; if it does
+    after the result is there but before the answer could be written, `undelivered` is told
+    of the result."""
+
+    future: asyncio.Future[T]
+    finish: Callable[[T], Response]
+    undelivered: Callable[[T], None] | None = field(default=None)
+
+
+Answer: TypeAlias = Response | StreamingResponse
+Handled: TypeAlias = Answer | Pending[Any] | Coroutine[Any, Any, Answer]
+"""What a handler returns. A coroutine is run as a task, and cancelled if the client goes away."""
