@@ -41,6 +41,12 @@ class QueueFullError(MonarqError):
     code = "queue_full"
 
 
+class AlreadyPushedError(MonarqError):
+    """A push with this mark was stored before; nothing was stored now."""
+
+    code = "already_pushed"
+
+
 class LeaseError(MonarqError):
     """The lease does not entitle its bearer to this; nothing was changed."""
 
@@ -141,3 +147,9 @@ class ForbiddenError(MonarqError):
     """The caller's role does not allow this."""
 
     code = "forbidden"
+
+
+class SettingsError(MonarqError):
+    """A setting is unknown, malformed, or contradicts another; one line for each mistake."""
+
+    code = "invalid_settings"

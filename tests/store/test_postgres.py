@@ -14,6 +14,7 @@ from monarq.store.contract import Outcome
 from tests.conftest import NewPostgresServer
 from tests.postgres_server import OLDEST
 from tests.store.calls import unwrap
+from tests.store.waiting import wait_until
 
 newest = pytest.mark.parametrize("place", ["postgres-newest"], indirect=True)
 
@@ -85,6 +86,55 @@ async def test_a_server_that_does_not_answer_is_unavailable_not_a_hang(
         finally:
             server.resume()
         assert unwrap(await store.push([Push([PushItem("q", b"1")])]))
+
+
+async def test_where_nobody_writes_nothing_has_changed(
+    new_postgres_server: NewPostgresServer,
+) -> None:
+    """On a server of its own: whoever writes to another database changes something too."""
+    server = await asyncio.to_thread(new_postgres_server, OLDEST)
+    async with await open_store(server.dsn) as store, await open_store(server.dsn) as other:
+        await store.push([Push([PushItem("q", b"1")])])
+        # The server may do something by itself at any time, but not all the time.
+        for looks in (store.pop([Pop(queue="none")]), other.get_settings(), other.ping()):
+            await looks
+            quiet = [not await store.changed() for _ in range(10)]
+            assert any(quiet[1:])
+        await other.set_setting("a", "1")
+        assert await store.changed()
+
+
+async def test_what_becomes_visible_after_it_was_logged_is_a_change(
+    new_postgres_server: NewPostgresServer,
+) -> None:
+    """A commit is in the log before others can see it. Whoever looks between, and finds nothing,
+    has to be told once more."""
+    # Waits for a standby that never comes, until it is cancelled: logged, and not visible.
+    server = await asyncio.to_thread(
+        new_postgres_server, settings={"synchronous_standby_names": "none"}
+    )
+    async with await open_store(f"{server.dsn}&options=-csynchronous_commit%3Dlocal") as store:
+        await store.push([Push([PushItem("q", b"1")])])
+        await store.pop([Pop(queue="q")])
+        writer = await asyncpg.connect(server.dsn)
+        await writer.execute("set synchronous_commit = on")
+        writing = asyncio.create_task(
+            writer.execute("insert into monarq.settings values ('late', '1')")
+        )
+        watcher = await asyncpg.connect(server.dsn)
+        await wait_until(
+            watcher, "exists (select from pg_stat_activity where wait_event = 'SyncRep')"
+        )
+        await store.changed()
+        assert await store.get_settings() == {}
+        await watcher.execute(
+            "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
+        )
+        await writing
+        assert await store.changed()
+        assert await store.get_settings() == {"late": "1"}
+        await watcher.close()
+        await writer.close()
 
 
 async def test_no_server_is_a_clear_error() -> None:

@@ -3,10 +3,10 @@
 The calls of the hot path take many requests and answer each in its place: an answer, or the
 error that belongs to this request alone. A call that fails as a whole raises
 `StoreUnavailableError`: all of it took effect or nothing did, and where the connection was lost
-on the way nobody knows which, so whoever repeats a push gives transaction ids. Once a call has
-answered, its effect is durable. Requests of one call that are about the same thing (a partition
-in a push, a partition and group or an item in an ack, a queue, group and partition in a pop) are
-carried out in their order, others in any.
+on the way nobody knows which, so whoever repeats a push gives it a mark, or transaction ids.
+Once a call has answered, its effect is durable. Requests of one call that are about the same
+thing (a partition in a push, a partition and group or an item in an ack, a queue, group and
+partition in a pop) are carried out in their order, others in any.
 
 All calls validate what they are given before they touch the store. The rules that they
 keep are written down in `docs/model.md`; `tests/store` holds every store to them.
@@ -81,20 +81,30 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     async def changed(self) -> bool:
-        """Whether another process may have written since this was last asked.
+        """Whether anybody may have written since this was last asked, or since it was opened.
 
-        Only SQLite can tell cheaply; a store with peers that notify answers False.
+        False: no other process has, and what a pop would find is as it was, but for what time
+        does. True may be because of one's own writes, or of others that concern nobody here.
+        Costs a look at one number, never a table.
         """
 
     # --- the hot path ------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
+    async def push(
+        self, requests: Sequence[Push], *, mark: str | None = None
+    ) -> list[Outcome[list[Pushed]]]:
         """Store each request's items, all or none of them; one `Pushed` an item, in order.
 
         A queue that does not exist is made, as an ordered one. Within a partition commit
         order is seq order, without a hole. A transaction id that the partition already has
         is not stored again: `duplicate`, with the seq of the first.
+
+        `mark` makes a call safe to repeat when nobody knows what became of it: text of up to 64
+        printable ASCII characters, another one for every call that is not such a repeat. If
+        anything of a call was stored, its mark is, in the same transaction, for a day. A call
+        whose mark is there stores nothing and raises `AlreadyPushedError`, whatever it holds;
+        of calls with one mark at the same time, one is stored.
 
         Errors: `InvalidRequestError`, `QueueFullError`, `EncryptionKeyError`.
         """

@@ -42,6 +42,7 @@ from monarq.model import (
 _BAD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # PostgreSQL's text cannot hold NUL; errors and headers may well have line breaks.
 _BAD_TEXT = re.compile(r"[\x00\ud800-\udfff]")
+_MARK = re.compile(r"[\x20-\x7e]{1,64}")
 _OPTION_NAMES = {
     name: info.name
     for info in msgspec.structs.fields(QueueOptions)
@@ -115,6 +116,12 @@ def check_headers(value: bytes) -> None:
         msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"headers must be a JSON object: {error}") from None
+
+
+def check_mark(value: object) -> None:
+    """Of a call, so it is refused as a whole."""
+    if not isinstance(value, str) or not _MARK.fullmatch(value):
+        raise InvalidRequestError("mark must be text of 1 to 64 printable ASCII characters")
 
 
 def check_limit(value: object, most: int = 1000) -> None:

@@ -149,6 +149,12 @@ class Database:
         row = await self.fetchrow(sql, *args)
         return row[0] if row else None
 
+    async def snapshot(self) -> str:
+        """Which transactions are over. Another one each time that somebody's writes have become
+        visible, which the position in the log is not: a commit is there first, and can be seen
+        only when it is on the disk."""
+        return str(await self.fetchval("select pg_current_snapshot()::text"))
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Work]:
         """Several statements that take effect together, or not at all."""

@@ -11,11 +11,18 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.errors import SchemaVersionError
 
-VERSION = 1
+VERSION = 2
 """Raised with every change to a file below `sql`; a store with a higher one is refused."""
 
 _SQL = files("monarq.store.postgres") / "sql"
 _LOCK = 0x6D6F6E61727121
+# All but those that a table or view needs, which are the migrations' own.
+_PROCEDURES = """
+    select p.oid::regprocedure::text as name from pg_proc p
+    join pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = $1 and not exists (
+        select from pg_depend d where d.refclassid = 'pg_proc'::regclass and d.refobjid = p.oid)
+"""
 
 
 async def migrate(connection: PoolConnectionProxy, schema: str) -> None:
@@ -53,6 +60,9 @@ async def _apply(connection: PoolConnectionProxy, schema: str) -> None:
         if script not in done:
             await connection.execute(render(_read("migrations", script), schema))
             await connection.execute(f"insert into {table} values ($1, $2)", script, VERSION)
+    # One that takes other arguments than before would stand beside the old one, not replace it.
+    for row in await connection.fetch(_PROCEDURES, schema):
+        await connection.execute(f"drop function {row['name']}")
     # Procedures refer to each other in any order: bodies are checked when they run.
     await connection.execute("set local check_function_bodies = off")
     for script in sorted(_scripts("procedures")):

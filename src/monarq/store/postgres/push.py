@@ -9,6 +9,7 @@ import asyncpg
 
 from monarq.crypto import Cipher
 from monarq.errors import (
+    AlreadyPushedError,
     EncryptionKeyError,
     InvalidRequestError,
     MonarqError,
@@ -23,27 +24,41 @@ from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedErr
 from monarq.store.postgres.push_arguments import Target, item_arguments, message_arguments
 from monarq.store.validation import (
     PushShape,
+    check_mark,
     check_ordered_item,
     check_push,
     check_work_item,
 )
 
 MAX_ROUNDS = 50
-_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 21)) + ")"
-_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 23)) + ")"
+_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
+_MARK = "select monarq.keep_mark($1, $2)"
+_IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
+_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 24)) + ")"
 
 
 class _MissingError(Exception):
     """A queue or partition that is pushed to does not exist yet."""
 
 
+class _TriedError(Exception):
+    """A push that was only tried has come to its end, and is undone."""
+
+
 class PushBatch:
     """Requests that are pushed together; what was learnt of them in earlier rounds."""
 
-    def __init__(self, catalog: Catalog, cipher: Cipher | None, requests: Sequence[Push]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        cipher: Cipher | None,
+        requests: Sequence[Push],
+        mark: str | None = None,
+    ) -> None:
         self._catalog = catalog
         self.cipher = cipher
         self.requests = requests
+        self.mark = mark
         self.outcomes: list[Outcome[list[Pushed]] | None] = [None] * len(requests)
         self._known: dict[tuple[int, str], int] = {}
         self._shapes: dict[int, PushShape] = {}
@@ -52,6 +67,11 @@ class PushBatch:
                 self._shapes[index] = check_push(request)
             except MonarqError as error:
                 self.outcomes[index] = error
+
+    @property
+    def has_valid(self) -> bool:
+        """Whether a request is well-formed, whatever became of it."""
+        return bool(self._shapes)
 
     @property
     def open(self) -> list[int]:
@@ -160,6 +180,8 @@ class PushBatch:
 
     def learn(self, refusal: RefusedError, targets: Sequence[Target]) -> None:
         """Take note of why a round was refused."""
+        if refusal.reason == "marked":
+            raise _already_pushed(self.mark)
         if refusal.reason == "stale":
             self._catalog.forget_all()
         elif refusal.reason == "known":
@@ -270,31 +292,61 @@ def _duplicate(item: PushItem, partition_id: int, seq: int) -> Pushed:
     )
 
 
+def _already_pushed(mark: str | None) -> AlreadyPushedError:
+    return AlreadyPushedError(f"the push with the mark {mark!r} was stored before")
+
+
 async def push(
-    database: Database, catalog: Catalog, cipher: Cipher | None, requests: Sequence[Push]
+    database: Database,
+    catalog: Catalog,
+    cipher: Cipher | None,
+    requests: Sequence[Push],
+    mark: str | None = None,
 ) -> list[Outcome[list[Pushed]]]:
-    batch = PushBatch(catalog, cipher, requests)
+    batch = PushBatch(catalog, cipher, requests, mark)
+    if mark is not None:
+        check_mark(mark)
     try:
         await push_batch(database, batch)
     except asyncpg.PostgresError:
         # Something that validation did not foresee. Only the request it belongs to may fail.
         if len(requests) == 1:
             raise
-        return [
-            outcome
-            for request in requests
-            for outcome in await _push_alone(database, catalog, cipher, request)
-        ]
+        refused = [await _try_alone(database, catalog, cipher, request) for request in requests]
+        batch = PushBatch(catalog, cipher, requests, mark)
+        for index, error in enumerate(refused):
+            batch.outcomes[index] = error or batch.outcomes[index]
+        await push_batch(database, batch)
+    if mark is not None and await _is_repeat(database, batch, mark):
+        raise _already_pushed(mark)
     return [outcome for outcome in batch.outcomes if outcome is not None]
 
 
-async def _push_alone(
+async def _try_alone(
     database: Database, catalog: Catalog, cipher: Cipher | None, request: Push
-) -> list[Outcome[list[Pushed]]]:
+) -> InvalidRequestError | None:
+    """Why PostgreSQL does not take a request, if it does not. Nothing of it is kept: all of a
+    call is stored in one transaction, or its mark would promise too much."""
+    batch = PushBatch(catalog, cipher, [request])
     try:
-        return await push(database, catalog, cipher, [request])
+        async with database.transaction() as unit:
+            targets = await batch.targets(unit)
+            await store_targets(unit, batch, *by_kind(targets))
+            raise _TriedError
+    except (_TriedError, RefusedError, *LOST_A_DEADLOCK):
+        return None
     except asyncpg.PostgresError as error:
-        return [InvalidRequestError(f"PostgreSQL does not take this push: {error}")]
+        return InvalidRequestError(f"PostgreSQL does not take this push: {error}")
+
+
+async def _is_repeat(database: Database, batch: PushBatch, mark: str) -> bool:
+    """Whether a call of which nothing was stored, perhaps because of what its first try has
+    done, is a repeat."""
+    if any(isinstance(outcome, list) for outcome in batch.outcomes):
+        return False
+    if not batch.has_valid:
+        return False
+    return bool(await database.fetchval(_IS_MARKED, mark))
 
 
 async def push_batch(database: Database, batch: PushBatch) -> None:
@@ -316,7 +368,12 @@ async def _push_existing(database: Database, batch: PushBatch) -> bool:
         ordered, work = by_kind(targets)
         if ordered and work:
             return False
-        batch.finish(targets, await store_targets(database, batch, ordered, work))
+        if ordered or work:
+            first_seqs = await store_targets(database, batch, ordered, work, batch.mark)
+        else:
+            first_seqs = {}
+            await _keep_mark(database, batch)
+        batch.finish(targets, first_seqs)
     except _MissingError:
         return False
     except RefusedError as refusal:
@@ -329,6 +386,7 @@ async def _push_making(database: Database, batch: PushBatch) -> None:
     targets: list[Target] = []
     try:
         async with database.transaction() as unit:
+            await _keep_mark(unit, batch)
             targets = await batch.targets(unit)
             first_seqs = await store_targets(unit, batch, *by_kind(targets))
         batch.finish(targets, first_seqs)
@@ -336,6 +394,11 @@ async def _push_making(database: Database, batch: PushBatch) -> None:
         batch.learn(refusal, refused(refusal, targets))
     except LOST_A_DEADLOCK:
         return
+
+
+async def _keep_mark(unit: Database | Work, batch: PushBatch) -> None:
+    if batch.mark is not None:
+        await unit.fetchval(_MARK, unit.now(), batch.mark)
 
 
 def by_kind(targets: list[Target]) -> tuple[list[Target], list[Target]]:
@@ -353,9 +416,13 @@ def refused(refusal: RefusedError, targets: list[Target]) -> list[Target]:
 
 
 async def store_targets(
-    unit: Database | Work, batch: PushBatch, ordered: list[Target], work: list[Target]
+    unit: Database | Work,
+    batch: PushBatch,
+    ordered: list[Target],
+    work: list[Target],
+    mark: str | None = None,
 ) -> dict[int, int]:
-    """Call the procedures; the first seq in each partition."""
+    """Call the procedures; the first seq in each partition. With a mark, of one kind only."""
     first_seqs: dict[int, int] = {}
     for kind, targets in ((QueueKind.ORDERED, ordered), (QueueKind.WORK, work)):
         if not targets:
@@ -365,7 +432,7 @@ async def store_targets(
         else:
             sql, arguments = _ITEMS, item_arguments(targets, batch.cipher)
         try:
-            seqs = await unit.fetchval(sql, unit.now(), *arguments)
+            seqs = await unit.fetchval(sql, unit.now(), mark, *arguments)
         except RefusedError as refusal:
             refusal.kind = kind
             raise

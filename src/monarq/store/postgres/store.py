@@ -63,6 +63,7 @@ class PostgresStore(Store):
         self._cipher = cipher
         self._catalog = Catalog(database)
         self._popper = Popper(database, self._catalog, cipher)
+        self._seen = ""
 
     @classmethod
     async def open(
@@ -75,7 +76,9 @@ class PostgresStore(Store):
         connections: int = 10,
     ) -> PostgresStore:
         database = await Database.connect(dsn, clock=clock, schema=schema, connections=connections)
-        return cls(database, cipher)
+        store = cls(database, cipher)
+        store._seen = await database.snapshot()
+        return store
 
     async def close(self) -> None:
         await self._database.close()
@@ -84,12 +87,16 @@ class PostgresStore(Store):
         await self._database.fetch("select 1 from monarq.queues limit 1")
 
     async def changed(self) -> bool:
-        return False
+        snapshot = await self._database.snapshot()
+        was, self._seen = self._seen, snapshot
+        return snapshot != was
 
     # --- the hot path ------------------------------------------------------------------
 
-    async def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
-        return await push.push(self._database, self._catalog, self._cipher, requests)
+    async def push(
+        self, requests: Sequence[Push], *, mark: str | None = None
+    ) -> list[Outcome[list[Pushed]]]:
+        return await push.push(self._database, self._catalog, self._cipher, requests, mark)
 
     async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
         return await self._popper.pop(requests)

@@ -10,6 +10,7 @@ from monarq.store.sqlite.session import Session
 
 LOGS_KEPT = 7 * DAY
 METRICS_KEPT = 30 * DAY
+MARKS_KEPT = DAY
 _FLUSH_EVERY = 100
 
 _LAPSED = """
@@ -45,6 +46,10 @@ _OLD_LOGS = (
 _OLD_METRICS = """
 delete from metrics where (queue_id, at) in (
     select queue_id, at from metrics where at <= :until order by at limit :most)
+"""
+_OLD_MARKS = """
+delete from push_marks where mark in (
+    select mark from push_marks where pushed_at <= :until order by pushed_at limit :most)
 """
 
 
@@ -143,6 +148,8 @@ class _Step:
             self.removed += session.db.execute(statement, values).rowcount
         values["until"] = session.now - METRICS_KEPT
         self.removed += session.db.execute(_OLD_METRICS, values).rowcount
+        values["until"] = session.now - MARKS_KEPT
+        self.removed += session.db.execute(_OLD_MARKS, values).rowcount
 
     def _wake_dead_queue(self, queue: Queue) -> None:
         if queue.options.dead_queue:
@@ -157,6 +164,8 @@ class _Step:
             db.execute("select min(check_at) from partitions where check_at is not null"),
         ]
         known = [row[0] for row in (found.fetchone() for found in times)]
+        [oldest_mark] = db.execute("select min(pushed_at) from push_marks").fetchone()
+        known.append(None if oldest_mark is None else oldest_mark + MARKS_KEPT)
         for partition_id, queue in self._work:
             known += self._next_of_items(partition_id, queue)
         return min((time for time in known if time is not None), default=None)

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from monarq.clock import micros
 from monarq.crypto import Cipher
-from monarq.errors import EncryptionKeyError, MonarqError, QueueFullError
+from monarq.errors import AlreadyPushedError, EncryptionKeyError, MonarqError, QueueFullError
 from monarq.model import (
     Push,
     Pushed,
@@ -29,15 +29,21 @@ _KIND = attrgetter(
     "queue", "partition", "transaction_id", "trace_id", "headers", "priority", "run_at",
     "delay_seconds", "max_attempts", "backoff_base",
 )  # fmt: skip
+_KEEP_MARK = "insert into push_marks (mark, pushed_at) values (?, ?) on conflict do nothing"
 _PLAIN = (None,) * 8
 _QUEUED = PushStatus.QUEUED
 _DUPLICATE = PushStatus.DUPLICATE
 
 
 def push(
-    session: Session, requests: Sequence[Push], refused: Sequence[MonarqError | None]
+    session: Session,
+    requests: Sequence[Push],
+    refused: Sequence[MonarqError | None],
+    mark: str | None = None,
 ) -> list[Outcome[list[Pushed]]]:
     """`refused`: the errors of requests that are malformed."""
+    if mark is not None:
+        _keep_mark(session, mark)
     appender = Appender(session)
     answers: list[Outcome[list[Pushed]]] = []
     for request, error in zip(requests, refused, strict=True):
@@ -49,7 +55,15 @@ def push(
         except MonarqError as mistake:
             answers.append(mistake)
     appender.flush()
+    if mark is not None and all(isinstance(answer, MonarqError) for answer in answers):
+        session.db.execute("delete from push_marks where mark = ?", (mark,))
     return answers
+
+
+def _keep_mark(session: Session, mark: str) -> None:
+    kept = session.db.execute(_KEEP_MARK, (mark, session.now))
+    if not kept.rowcount:
+        raise AlreadyPushedError(f"the push with the mark {mark!r} was stored before")
 
 
 def push_one(session: Session, appender: Appender, request: Push) -> list[Pushed]:

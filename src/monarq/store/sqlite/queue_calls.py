@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from monarq.model import (
@@ -34,8 +35,15 @@ from monarq.store.sqlite.calls import Calls, each
 class QueueCalls(Calls):
     # --- the hot path ------------------------------------------------------------------
 
-    async def push(self, requests: Sequence[Push]) -> list[Outcome[list[Pushed]]]:
-        return await self._batch(requests, each(validation.check_push), push.push)
+    async def push(
+        self, requests: Sequence[Push], *, mark: str | None = None
+    ) -> list[Outcome[list[Pushed]]]:
+        if mark is None:
+            return await self._batch(requests, each(validation.check_push), push.push)
+        validation.check_mark(mark)
+        return await self._batch(
+            requests, each(validation.check_push), partial(push.push, mark=mark)
+        )
 
     async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
         return await self._batch(requests, each(validation.check_pop), pop.pop)

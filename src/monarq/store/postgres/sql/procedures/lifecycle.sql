@@ -248,6 +248,11 @@ begin
         select queue_id, at from monarq.metrics where at <= p_now - 30 * v_week / 7
         order by at limit p_limit);
     get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
+    delete from monarq.push_marks where mark in (
+        select mark from monarq.push_marks where pushed_at <= p_now - v_week / 7
+        order by pushed_at limit p_limit for update skip locked);
+    get diagnostics v_count = row_count;
     return v_removed + v_count;
 end
 $$;
@@ -331,6 +336,7 @@ begin
         (select min(lease_until) from monarq.cursors),
         (select min(due_at) from monarq.items),
         (select min(check_at) from monarq.partitions),
+        (select min(pushed_at) + 86400 * 1000000::bigint from monarq.push_marks),
         v_now - v_now % (60 * 1000000) + 60 * 1000000);
 end
 $$;

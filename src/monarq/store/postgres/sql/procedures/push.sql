@@ -1,16 +1,31 @@
--- Push: one call a batch. Arrays come sorted by partition id; partitions exist already.
+-- Push: one call a batch, with a mark if it may be repeated. Arrays come sorted by partition id; partitions exist already.
 
 -- Refuses the batch, naming what is in its way: the caller mends it and comes again, so that
 -- the path that everybody takes stays short. Nothing of the batch is stored.
 --   stale       a queue was changed, or a queue or partition removed: look again
 --   full        queue ids that would pass their maxSize, with the room that is left
 --   known       transaction ids that are there already: target, ordinal, seq
+--   marked      the call's mark is there already: it is a repeat of one that was stored
 --   reserved    transaction ids that look like a message of their own partition but name none
 create or replace function monarq.refuse(p_reason text, p_detail json) returns void
     language plpgsql
 as $$
 begin
     raise exception 'monarq: %', p_reason using errcode = 'MQ001', detail = p_detail::text;
+end
+$$;
+
+-- Refuses a call that was stored before. Whoever comes with a mark while the first with it is
+-- under way waits here, before it holds any other lock, until that one is stored or has failed.
+create or replace function monarq.keep_mark(p_now bigint, p_mark text) returns void
+    language plpgsql
+as $$
+begin
+    insert into monarq.push_marks (mark, pushed_at) values (p_mark, monarq.time(p_now))
+        on conflict do nothing;
+    if not found then
+        perform monarq.refuse('marked', 'null');
+    end if;
 end
 $$;
 
@@ -135,7 +150,7 @@ $$;
 -- the target's messages come before. x: the messages with a transaction id of their own.
 -- Metadata is one array over all messages in order, or null.
 create or replace function monarq.push_messages(
-    p_now bigint, p_limited boolean,
+    p_now bigint, p_mark text, p_limited boolean,
     t_queue bigint[], t_version integer[], t_partition bigint[], t_count integer[],
     t_horizon bigint[],
     s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
@@ -150,6 +165,9 @@ declare
     v_now bigint := monarq.time(p_now);
     v_times bigint[];
 begin
+    if p_mark is not null then
+        perform monarq.keep_mark(v_now, p_mark);
+    end if;
     select taken.first_seqs, taken.times into first_seqs, v_times
     from monarq.take_seqs(v_now, p_limited, t_queue, t_version, t_partition, t_count, t_horizon)
         as taken;
@@ -190,7 +208,7 @@ $$;
 
 -- t: targets, one a work queue. i: the items, in order; i_target says of which.
 create or replace function monarq.push_items(
-    p_now bigint, p_limited boolean,
+    p_now bigint, p_mark text, p_limited boolean,
     t_queue bigint[], t_version integer[], t_partition bigint[], t_count integer[],
     t_horizon bigint[],
     i_target integer[], i_ordinal integer[], i_payload bytea[], i_transaction_id text[],
@@ -206,6 +224,9 @@ declare
     v_turns bigint[];
     v_times bigint[];
 begin
+    if p_mark is not null then
+        perform monarq.keep_mark(v_now, p_mark);
+    end if;
     select taken.first_seqs, taken.first_turns, taken.times into first_seqs, v_turns, v_times
     from monarq.take_seqs(v_now, p_limited, t_queue, t_version, t_partition, t_count, t_horizon)
         as taken;
