@@ -1,8 +1,8 @@
-"""The settings, with their defaults and meaning."""
+"""The settings, with their defaults and meaning. How they are gathered is `settings_loading`'s."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct
 
@@ -149,3 +149,92 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tracing: Annotated[bool, Meta(description="send OpenTelemetry spans (needs monarq[otel])")] = (
         False
     )
+
+
+#: What `--help` and the documentation group the settings by: the first of each group.
+GROUPS: dict[str, str] = {
+    "host": "Where it listens",
+    "store": "Where the data is",
+    "max_body_bytes": "Limits of the HTTP server",
+    "batch_wait_ms": "The broker's loop",
+    "buffer_enabled": "Pushes while the store is down",
+    "peers": "Other brokers on the same PostgreSQL",
+    "auth": "Who may call",
+    "log_format": "What it tells",
+}
+#: Never shown; of `store` only the password is hidden.
+SECRETS = frozenset({"encryption_keys", "peer_key", "jwt_secret"})
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """What there is to know of one setting."""
+
+    name: str
+    type: Any
+    """With its bounds, for msgspec."""
+    kind: str
+    """`int`, `float`, `bool`, `str` or `list`."""
+    default: Any
+    description: str
+    group: str
+    bounds: str
+    """In words; empty if there are none."""
+    choices: tuple[str, ...]
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return "MONARQ_" + self.name.upper()
+
+    @property
+    def secret(self) -> bool:
+        return self.name in SECRETS
+
+    @property
+    def is_list(self) -> bool:
+        return self.kind == "list"
+
+
+def _fields() -> dict[str, Field]:
+    hints = get_type_hints(Settings, include_extras=True)
+    default = Settings()
+    group = ""
+    fields: dict[str, Field] = {}
+    for name in Settings.__struct_fields__:
+        group = GROUPS.get(name, group)
+        kind, *metas = (
+            get_args(hints[name]) if get_origin(hints[name]) is Annotated else [hints[name]]
+        )
+        fields[name] = Field(
+            name=name,
+            type=hints[name],
+            kind=(get_origin(kind) or kind).__name__,
+            default=getattr(default, name),
+            description=next(meta.description for meta in reversed(metas) if meta.description),
+            group=group,
+            bounds=_bounds(metas),
+            choices=_choices(metas),
+        )
+    return fields
+
+
+def _bounds(metas: list[Meta]) -> str:
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    return " and ".join(
+        f"{text} {bound}"
+        for name, text in words.items()
+        for meta in metas
+        if (bound := getattr(meta, name)) is not None
+    )
+
+
+def _choices(metas: list[Meta]) -> tuple[str, ...]:
+    patterns = [meta.pattern for meta in metas if meta.pattern]
+    return tuple(patterns[0].strip("^$()").split("|")) if patterns else ()
+
+
+FIELDS: dict[str, Field] = _fields()
+"""Every setting by name, in the order of the struct."""

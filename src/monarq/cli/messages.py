@@ -1,0 +1,21 @@
+"""What is said to the person at the terminal, on stderr, so that stdout stays for answers."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+
+def complain(text: str) -> None:
+    """A line on stderr, as it is: no markup, no wrapping."""
+    print(f"monarq: {text}", file=sys.stderr)
+
+
+def answers() -> Console:
+    """A console for tables on stdout."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def progress() -> Console:
+    return Console(stderr=True, highlight=False)

@@ -1,0 +1,73 @@
+"""Where things are on this machine: the data directory, the store in it, the push buffer.
+
+Follows the platform's conventions (XDG on Linux). Makes directories, opens nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from platformdirs import user_config_path, user_data_path
+
+from monarq.config import Settings
+from monarq.errors import SettingsError
+
+APPLICATION = "monarq"
+
+
+def user_settings_file() -> Path:
+    """The file that is read, if it exists, when no other is named."""
+    return user_config_path(APPLICATION, appauthor=False) / "config.toml"
+
+
+def data_directory(settings: Settings) -> Path:
+    """The data directory; made, for this user alone, if it is not there."""
+    if settings.data_dir:
+        directory = Path(settings.data_dir).expanduser().absolute()
+    else:
+        directory = user_data_path(APPLICATION, appauthor=False)
+    return _made(directory)
+
+
+def buffer_directory(settings: Settings) -> Path:
+    """Where pushes are kept while the store is down."""
+    return _made(data_directory(settings) / "buffer")
+
+
+def store_address(settings: Settings) -> str:
+    """The address of the store; a SQLite file in the data directory if none is set."""
+    return settings.store or f"sqlite:///{data_directory(settings) / 'monarq.db'}"
+
+
+def is_postgres(address: str) -> bool:
+    return address.partition(":")[0] in ("postgresql", "postgres")
+
+
+def without_password(address: str) -> str:
+    """The address as it may be shown; passwords of any place in it are replaced."""
+    if not is_postgres(address):
+        return address
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "postgresql://***"
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    netloc = f"{name}{':***' if colon else ''}{at}{host}"
+    query = "&".join(
+        f"{key}=***" if "password" in key.lower() else f"{key}{equals}{value}"
+        for key, equals, value in (pair.partition("=") for pair in parts.query.split("&"))
+    )
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def _made(directory: Path) -> Path:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"data_dir: cannot make {directory}: {error.strerror or error}; "
+            "set --data-dir to a directory that can be written to"
+        ) from None
+    return directory
