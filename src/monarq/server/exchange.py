@@ -74,13 +74,16 @@ class Pending(Generic[T]):
     """An answer that is ready when `future` is: `finish` makes it from the result. Spares the
     hot calls a task each. If the client goes away first the future is cancelled; if it does
     after the result is there but before the answer could be written, `undelivered` is told
-    of the result."""
+    of the result. If the future fails (or `finish` does), `failed` makes the answer of the error;
+    the application sets it, so handlers leave it out."""
 
     future: asyncio.Future[T]
     finish: Callable[[T], Response]
     undelivered: Callable[[T], None] | None = field(default=None)
+    failed: Callable[[BaseException], Response] | None = field(default=None)
 
 
 Answer: TypeAlias = Response | StreamingResponse
-Handled: TypeAlias = Answer | Pending[Any] | Coroutine[Any, Any, Answer]
-"""What a handler returns. A coroutine is run as a task, and cancelled if the client goes away."""
+Handled: TypeAlias = Answer | Pending[Any] | Coroutine[Any, Any, Answer | Pending[Any]]
+"""What a handler returns. A coroutine is run as a task, and cancelled if the client goes away;
+what it ends with is treated as if the handler had returned it."""

@@ -1,0 +1,278 @@
+"""The application: takes a request from the protocol, finds its route, checks who calls,
+decodes what was sent, lets the route's handler answer, and makes an answer of every error.
+
+Knows nothing of sockets, and of queues only what the routes' table says. How a handler is
+written is shown by `routes/push.py`:
+
+- it is a plain function of (service, request) that returns a `Response` or a `Pending`, or a
+  coroutine function that returns a `Response` or a `StreamingResponse`;
+- `request.query` and `request.body` are what the route's `query` and `body` types say, already
+  checked; both are shared between equal requests, so a handler changes neither;
+- it raises `MonarqError`s, which `answers.py` maps to statuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from time import perf_counter
+from typing import Any
+
+from monarq.errors import ForbiddenError
+from monarq.server.answers import HttpError, error_answer
+from monarq.server.decoding import body_decoder, check_content_type, query_decoder
+from monarq.server.exchange import (
+    Answer,
+    Handled,
+    Pending,
+    Principal,
+    Request,
+    Response,
+    Role,
+    StreamingResponse,
+)
+from monarq.server.routing import Route, Router, parameter_names
+from monarq.server.service import Service
+
+Authenticate = Callable[[dict[str, str]], Principal | Awaitable[Principal]]
+"""Says who calls, by the request's headers, or raises `UnauthorizedError`."""
+
+Observe = Callable[[Route | None, dict[str, str], int, float], None]
+"""Told of every answer: its route (None if there is none), the request's headers, the status,
+and the seconds from the whole request to the whole answer."""
+
+_ANYONE = Principal(None, Role.ADMIN)
+_RANKS = {Role.READ: 1, Role.WRITE: 2, Role.ADMIN: 3}
+_TARGETS = 4096
+_TARGET_LENGTH = 1024
+
+
+class _Plan:
+    """A route with its decoders."""
+
+    __slots__ = ("body", "handler", "names", "query", "rank", "role", "route")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.handler = route.handler
+        self.names = parameter_names(route.path)
+        self.query = query_decoder(route.query)
+        self.body = body_decoder(route.body) if route.body is not None else None
+        self.role = route.role
+        self.rank = _RANKS[route.role] if route.role is not None else 0
+
+
+class _Target:
+    """What a method and target mean; kept, since clients ask for the same again and again."""
+
+    __slots__ = ("is_read", "path", "plan", "query", "raw_query")
+
+    def __init__(self, plan: _Plan, path: dict[str, str], raw_query: str) -> None:
+        self.plan = plan
+        self.path = path
+        self.raw_query = raw_query
+        self.query: Any = None
+        self.is_read = False
+
+
+class _Call:
+    """One request under way: makes its answer, and tells the observer of it."""
+
+    __slots__ = ("_finish", "_headers", "_observe", "_route", "_started")
+
+    def __init__(self, observe: Observe | None, headers: dict[str, str]) -> None:
+        self._observe = observe
+        self._headers = headers
+        self._route: Route | None = None
+        self._started = perf_counter()
+        self._finish: Callable[[Any], Response] | None = None
+
+    def found(self, route: Route) -> None:
+        self._route = route
+
+    def settle(self, handled: Handled) -> Handled:
+        """What the protocol gets for what the handler returned."""
+        if isinstance(handled, Pending):
+            self._finish = handled.finish
+            handled.finish = self.finish
+            handled.failed = self.failed
+            return handled
+        if asyncio.iscoroutine(handled):
+            return self.run(handled)
+        assert isinstance(handled, Response | StreamingResponse)
+        return self._told(handled)
+
+    def finish(self, result: Any) -> Response:
+        assert self._finish is not None
+        response = self._finish(result)
+        self._told(response)
+        return response
+
+    def failed(self, error: BaseException) -> Response:
+        response = error_answer(error)
+        self._told(response)
+        return response
+
+    async def run(
+        self, coroutine: Coroutine[Any, Any, Answer | Pending[Any]]
+    ) -> Answer | Pending[Any]:
+        try:
+            handled = await coroutine
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            return self.failed(error)
+        settled = self.settle(handled)
+        assert not asyncio.iscoroutine(settled)
+        return settled
+
+    def _told(self, answer: Answer) -> Answer:
+        if self._observe is not None:
+            seconds = perf_counter() - self._started
+            self._observe(self._route, self._headers, answer.status, seconds)
+        return answer
+
+
+class Application:
+    def __init__(
+        self,
+        service: Service,
+        routes: Iterable[Route],
+        *,
+        authenticate: Authenticate | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        self._service = service
+        self._router = Router(routes)
+        self._plans = {id(route): _Plan(route) for route in self._router.routes}
+        self._authenticate = authenticate
+        self._observe = observe
+        self._targets: dict[tuple[str, str], _Target] = {}
+
+    def handle(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
+    ) -> Handled:
+        """Answer a request. `target` is as in the request line, `headers` by lower-case name.
+
+        Never raises, and neither does a coroutine that it returns (unless it is cancelled).
+        """
+        call = _Call(self._observe, headers)
+        try:
+            if method == "OPTIONS":
+                return call.settle(self._options(target))
+            found = self._targets.get((method, target)) or self._find(method, target)
+            call.found(found.plan.route)
+            if self._authenticate is None or found.plan.role is None:
+                return call.settle(
+                    self._answer(found, _ANYONE, method, target, headers, body, peer)
+                )
+            principal = self._authenticate(headers)
+            if isinstance(principal, Principal):
+                return call.settle(
+                    self._answer(found, principal, method, target, headers, body, peer)
+                )
+            return call.run(
+                self._answer_later(principal, found, method, target, headers, body, peer)
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            return call.failed(error)
+
+    def _answer(
+        self,
+        found: _Target,
+        principal: Principal,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes,
+        peer: str,
+    ) -> Handled:
+        plan = found.plan
+        if plan.role is not None and _RANKS[principal.role] < plan.rank:
+            raise ForbiddenError(f"this call needs the role {plan.role}, not {principal.role}")
+        if not found.is_read:
+            self._read_query(found, method, target)
+        decoded = None
+        if plan.body is not None:
+            check_content_type(headers, body)
+            decoded = plan.body(body)
+        return plan.handler(
+            self._service,
+            Request(
+                method,
+                found.path,
+                found.query,
+                decoded,
+                headers,
+                principal,
+                peer,
+                found.raw_query,
+            ),
+        )
+
+    async def _answer_later(
+        self, principal: Awaitable[Principal], found: _Target, *request: Any
+    ) -> Answer | Pending[Any]:
+        """For a caller who is not known at once, such as by a token not seen before."""
+        handled = self._answer(found, await principal, *request)
+        return await handled if asyncio.iscoroutine(handled) else handled
+
+    def _options(self, target: str) -> Response:
+        if target == "*":
+            return Response(204)
+        path, _ = _split(target)
+        routes, _ = self._routes(path)
+        return Response(204, headers=((b"Allow", _methods(routes).encode()),))
+
+    def _routes(self, path: str) -> tuple[dict[str, Route], list[str]]:
+        found = self._router.find(path)
+        if found is None:
+            raise HttpError(404, "not_found", f"there is no {path[:200]!r}; see /docs")
+        return found
+
+    def _find(self, method: str, target: str) -> _Target:
+        path, raw_query = _split(target)
+        routes, parameters = self._routes(path)
+        route = _safe_get(routes) if method == "HEAD" else routes.get(method)
+        if route is None:
+            allowed = _methods(routes)
+            raise HttpError(
+                405,
+                "method_not_allowed",
+                f"{path[:200]!r} takes {allowed}, not {method[:20]}",
+                ((b"Allow", allowed.encode()),),
+            )
+        plan = self._plans[id(route)]
+        return _Target(plan, dict(zip(plan.names, parameters, strict=True)), raw_query)
+
+    def _read_query(self, found: _Target, method: str, target: str) -> None:
+        """Only now, so that who may not call learns nothing; kept if it was good."""
+        found.query = found.plan.query(found.raw_query)
+        found.is_read = True
+        if len(target) <= _TARGET_LENGTH:
+            if len(self._targets) >= _TARGETS:
+                self._targets.clear()
+            self._targets[method, target] = found
+
+
+def _split(target: str) -> tuple[str, str]:
+    """Path and query, also of `http://host/path?query`, which proxies may send."""
+    path, _, query = target.partition("?")
+    if path.startswith("/"):
+        return path, query
+    scheme, separator, rest = path.partition("://")
+    if not separator or scheme.lower() not in ("http", "https"):
+        raise HttpError(400, "invalid_request", f"{target[:200]!r} is no path")
+    slash = rest.find("/")
+    return (rest[slash:] if slash >= 0 else "/"), query
+
+
+def _safe_get(routes: dict[str, Route]) -> Route | None:
+    """The GET that HEAD stands for: not a pop, which leases what nobody would see."""
+    route = routes.get("GET")
+    return route if route is not None and route.role in (None, Role.READ) else None
+
+
+def _methods(routes: dict[str, Route]) -> str:
+    names = {*routes, "OPTIONS"}
+    if _safe_get(routes) is not None:
+        names.add("HEAD")
+    return ", ".join(sorted(names))

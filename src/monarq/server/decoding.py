@@ -1,0 +1,147 @@
+"""Reads what a request carries into the structs that its route names, strictly: a value that is
+malformed, out of range or unknown is refused with the name of its field, never guessed.
+
+A payload is kept as it was sent (`msgspec.Raw`) and only checked to be JSON.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable
+from types import UnionType
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from msgspec import Struct
+
+from monarq.errors import InvalidRequestError
+from monarq.server.answers import HttpError
+
+_PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
+_JSON_TYPE = re.compile(
+    r"\s*(?:application|text)/(?:[\w.+-]+\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE
+)
+_CHUNK = 1 << 20
+
+
+def explain(error: msgspec.MsgspecError | UnicodeError | RecursionError) -> str:
+    """A message of the decoder, with the field in front of what is wrong with it."""
+    text = str(error)
+    found = _PATH.search(text)
+    if found is None:
+        return text
+    return f"{found[1] or 'the body'}: {text[: found.start()]}"
+
+
+# --- bodies --------------------------------------------------------------------------
+
+
+def body_decoder(kind: Any) -> Callable[[bytes], Any]:
+    """Decodes bodies of one type. An empty body counts as an object without fields."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decoded(body: bytes) -> Any:
+        try:
+            if not body.isascii():
+                check_utf8(body)
+            return decode(body or b"{}")
+        except msgspec.ValidationError as error:
+            raise InvalidRequestError(explain(error)) from None
+        except msgspec.DecodeError as error:
+            raise InvalidRequestError(f"the body is not valid JSON: {error}") from None
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(f"the body is not UTF-8: {error.reason}") from None
+        except RecursionError:
+            raise InvalidRequestError("the body is nested too deeply") from None
+
+    return decoded
+
+
+def check_utf8(body: bytes) -> None:
+    """What is kept raw is not looked at by the decoder; piece by piece, to need little memory."""
+    if len(body) <= _CHUNK:
+        body.decode()
+        return
+    import codecs
+
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), _CHUNK):
+        decoder.decode(body[start : start + _CHUNK], start + _CHUNK >= len(body))
+
+
+def check_content_type(headers: dict[str, str], body: bytes) -> None:
+    kind = headers.get("content-type")
+    if kind is None or kind == "application/json" or not body:
+        return
+    if not _JSON_TYPE.fullmatch(kind):
+        raise HttpError(
+            415,
+            "unsupported_media_type",
+            f"the body must be JSON: send Content-Type: application/json, not {kind[:100]!r}",
+        )
+
+
+# --- queries -------------------------------------------------------------------------
+
+
+def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
+    """Decodes query strings into one struct. Unknown parameters are refused if the struct
+    forbids unknown fields (or there is none), and passed over otherwise."""
+    if kind is None:
+        return _no_query
+    fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+    lists = {name for name, info in fields.items() if _is_list(info.type)}
+    strict = kind.__struct_config__.forbid_unknown_fields
+
+    def decoded(query: str) -> Any:
+        values: dict[str, Any] = {}
+        for name, value in split_query(query):
+            if name not in fields:
+                if strict:
+                    known = ", ".join(fields)
+                    raise InvalidRequestError(
+                        f"there is no parameter {name[:100]!r}; there are {known}"
+                    )
+            elif name in lists:
+                values.setdefault(name, []).append(value)
+            elif name in values:
+                raise InvalidRequestError(f"{name} is given twice")
+            else:
+                values[name] = value
+        try:
+            return msgspec.convert(values, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidRequestError(explain(error)) from None
+
+    return decoded
+
+
+def _no_query(query: str) -> None:
+    if query:
+        name = split_query(query)[0][0]
+        raise InvalidRequestError(f"there is no parameter {name[:100]!r}; this call takes none")
+
+
+def _is_list(kind: Any) -> bool:
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        return any(_is_list(part) for part in typing.get_args(kind))
+    return kind is list or typing.get_origin(kind) is list
+
+
+def split_query(query: str) -> list[tuple[str, str]]:
+    """The names and values of a query string, percent-decoded."""
+    return [
+        (_unquoted(name), _unquoted(value))
+        for part in query.split("&")
+        if part
+        for name, _, value in (part.partition("="),)
+    ]
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return unquote_to_bytes(text.replace("+", " ")).decode()
+    except UnicodeDecodeError:
+        raise InvalidRequestError(f"{text[:100]!r} in the query is not UTF-8") from None

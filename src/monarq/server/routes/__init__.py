@@ -1,0 +1,8 @@
+"""The operations of the API: a module a group, each with its table `ROUTES`, joined here."""
+
+from __future__ import annotations
+
+from monarq.server.routes import push
+from monarq.server.routing import Route
+
+ROUTES: tuple[Route, ...] = (*push.ROUTES,)

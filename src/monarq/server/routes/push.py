@@ -1,0 +1,121 @@
+"""Push: JSON in, messages to the broker, ids out. Payloads pass through as they are."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem, PushStatus
+from monarq.server.exchange import Handled, Pending, Principal, Request, Response, Role
+from monarq.server.routing import Route
+from monarq.server.service import Service
+from monarq.server.times import micros_of
+from monarq.server.wire.push import PushBody, PushedItem, PushItemBody
+
+_BUFFER_MS = 100.0
+_BUFFER_MAX = 100
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.{1,200})?")
+
+_encode = msgspec.json.Encoder().encode
+
+
+def push(service: Service, request: Request) -> Handled:
+    body: PushBody = request.body
+    if not body.items:
+        return Response(201, b"[]")
+    asked = push_request(body.items, request)
+    if body.buffer_ms is None and body.buffer_max is None:
+        return Pending(service.broker.submit_push(asked), _answer)
+    return _answer(
+        service.broker.push_later(
+            asked,
+            _BUFFER_MS if body.buffer_ms is None else body.buffer_ms,
+            body.buffer_max or _BUFFER_MAX,
+        )
+    )
+
+
+def push_request(items: list[PushItemBody], request: Request) -> Push:
+    """What the items ask of the broker; who pushes is said by the principal, never the body."""
+    headers = trace_headers(request.headers)
+    return Push(
+        [
+            PushItem(
+                item.queue,
+                bytes(item.payload),
+                item.partition or DEFAULT_PARTITION,
+                item.transaction_id,
+                item.trace_id,
+                item.namespace,
+                item.task,
+                headers,
+                item.priority,
+                None if item.run_at is None else micros_of(item.run_at),
+                item.delay_seconds,
+                item.max_attempts,
+            )
+            for item in items
+        ],
+        producer_of(request.principal),
+    )
+
+
+def producer_of(principal: Principal) -> str | None:
+    return principal.subject
+
+
+def trace_headers(headers: dict[str, str]) -> bytes | None:
+    """The message headers that carry the caller's trace on; a malformed one is passed over, as
+    the standard demands."""
+    parent = headers.get("traceparent")
+    if parent is None or not _TRACEPARENT.fullmatch(parent):
+        return None
+    return _encode({"traceparent": parent})
+
+
+def pushed_items(pushed: list[Pushed]) -> list[PushedItem]:
+    return [
+        PushedItem(
+            index,
+            answer.status,
+            f"{answer.partition_id}-{answer.seq}",
+            answer.transaction_id,
+            str(answer.partition_id),
+            answer.trace_id,
+            answer.queue,
+            answer.seq,
+        )
+        if answer.status is not PushStatus.BUFFERED
+        else PushedItem(
+            index,
+            answer.status,
+            None,
+            answer.transaction_id,
+            None,
+            answer.trace_id,
+            answer.queue,
+            None,
+        )
+        for index, answer in enumerate(pushed)
+    ]
+
+
+def _answer(pushed: list[Pushed]) -> Response:
+    return Response(201, _encode(pushed_items(pushed)))
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/api/v1/push",
+        handler=push,
+        summary="Push messages or items: all of them, or none",
+        tag="messages",
+        role=Role.WRITE,
+        body=PushBody,
+        answer=list[PushedItem],
+        status=201,
+        errors=(409, 429),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Points in time as the API writes and reads them: ISO 8601 in UTC, such as
+`2026-01-31T12:00:00.000000Z`.
+
+Whoever reads one must say which field it was, so that a bad one is never taken for a good one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from monarq.errors import InvalidRequestError
+
+Time = Annotated[datetime, Meta(tz=True, description="ISO 8601 with a time zone, such as `Z`")]
+"""For wire structs: decoded strictly, with a time zone."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=1024)
+def iso(micros: int) -> str:
+    """Always with six decimals, so that times sort as text."""
+    return (_EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def iso_or_none(micros: int | None) -> str | None:
+    return None if micros is None else iso(micros)
+
+
+def micros_of(time: datetime) -> int:
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def parse_time(text: str, field: str) -> int:
+    """Microseconds since the epoch, or an error that names the field."""
+    try:
+        time = msgspec.convert(text, Time)
+    except msgspec.ValidationError:
+        raise InvalidRequestError(
+            f"{field} must be a time in ISO 8601 with a time zone, such as "
+            f"2026-01-31T12:00:00Z, not {text[:64]!r}"
+        ) from None
+    return micros_of(time)

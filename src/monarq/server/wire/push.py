@@ -1,0 +1,49 @@
+"""Push, in and out. The answer is snake_case, as Queen's clients read it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from monarq.model import MAX_BATCH, MAX_PRIORITY, PushStatus
+from monarq.server.times import Time
+from monarq.server.wire.fields import Label, Name
+
+
+class PushItemBody(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    queue: Name
+    payload: Annotated[Raw, Meta(description="any JSON value, kept as it is sent; 16 MiB at most")]
+    partition: Name | None = None
+    """`Default` if it is left out."""
+    transaction_id: Name | None = None
+    trace_id: Name | None = None
+    namespace: Label | None = None
+    task: Label | None = None
+
+    # Work queues only.
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None
+    run_at: Time | None = None
+    delay_seconds: Annotated[float, Meta(ge=0, le=10 * 365 * 86_400)] | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class PushBody(Struct, rename="camel", forbid_unknown_fields=True):
+    items: Annotated[list[PushItemBody], Meta(max_length=MAX_BATCH)]
+    buffer_ms: Annotated[float, Meta(ge=0, le=60_000)] | None = None
+    """Answer `buffered` before it is durable, and store it after this time at the latest."""
+    buffer_max: Annotated[int, Meta(ge=1, le=MAX_BATCH)] | None = None
+    """Likewise, and store it as soon as so many messages wait."""
+
+
+class PushedItem(Struct, gc=False):
+    index: int
+    status: PushStatus
+    message_id: str | None
+    """None while it is only buffered, as are `partition_id` and `seq`."""
+    transaction_id: str | None
+    partition_id: str | None
+    trace_id: str | None
+    queueName: str  # noqa: N815 - the one name that Queen writes so
+    seq: int | None
+    error: str | UnsetType = UNSET
