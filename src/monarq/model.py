@@ -20,6 +20,8 @@ MAX_NAME_LENGTH = 255
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 MAX_BATCH = 10_000
 MAX_PRIORITY = 1_000
+MAX_RECORD_BYTES = 1024 * 1024
+MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 
 T = TypeVar("T")
 
@@ -471,6 +473,25 @@ class Trace(Struct, frozen=True, rename="camel", kw_only=True):
     id: int = 0
 
 
+class Record(Struct, frozen=True, rename="camel", kw_only=True):
+    """Something that is known by a name and kept beside the queues: a worker, a schedule, a run.
+    `value` is JSON."""
+
+    kind: str
+    key: str
+    value: bytes
+    updated_at: int
+    expires_at: int | None = None
+
+
+class OutputPart(Struct, frozen=True, kw_only=True):
+    """Part of what an attempt has printed so far."""
+
+    data: bytes
+    next: int
+    """Where to go on: the number of bytes before it."""
+
+
 class MetricPoint(Struct, frozen=True, rename="camel", kw_only=True):
     """A queue's counters at a moment; rates are differences between two of them."""
 
@@ -489,6 +510,20 @@ class PartitionRange(Struct, frozen=True, rename="camel", kw_only=True):
     first_seq: int
     last_seq: int
     """Less than `first_seq` if nothing is kept."""
+
+
+class PartitionStats(Struct, frozen=True, rename="camel", kw_only=True):
+    queue: str
+    partition_id: int
+    partition: str
+    first_seq: int
+    last_seq: int
+    """Less than `first_seq` if nothing is kept."""
+    pending: int
+    """What the slowest group still has before it (all that is kept, if there is no group).
+    Work queues: 0, see the queue's own."""
+    last_at: int
+    """When something was last pushed to it."""
 
 
 class Segment(Struct, frozen=True, kw_only=True):

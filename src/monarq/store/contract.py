@@ -17,7 +17,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from monarq.errors import MonarqError
 from monarq.model import (
@@ -33,8 +33,10 @@ from monarq.model import (
     ItemState,
     LifecycleReport,
     MetricPoint,
+    OutputPart,
     Page,
     PartitionRange,
+    PartitionStats,
     Pop,
     Popped,
     Push,
@@ -42,6 +44,7 @@ from monarq.model import (
     Queue,
     QueueKind,
     QueueStats,
+    Record,
     Renew,
     Renewed,
     Seek,
@@ -59,6 +62,9 @@ Outcome: TypeAlias = T | MonarqError
 
 class Store(abc.ABC):
     """See the module. Made by `open_store`; use it with `async with`, or `close` it."""
+
+    concurrent: ClassVar[bool] = True
+    """Whether calls made at the same time are carried out at the same time, or in turn."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -380,6 +386,72 @@ class Store(abc.ABC):
         after: str | None = None,
     ) -> Page[MetricPoint]:
         """The counters' history, one point a queue and minute in which something changed."""
+
+    # --- figures ---------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
+        """As `queue_stats`, of these queues in one call; those that do not exist are left out.
+        At most 1000."""
+
+    @abc.abstractmethod
+    async def list_partitions(
+        self, queue: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[PartitionStats]:
+        """The queue's partitions, by partition id."""
+
+    @abc.abstractmethod
+    async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
+        """For each (partition id, seq) of ordered queues, its state in every group as in
+        `StoredMessage.groups`; at most 1000 of them."""
+
+    @abc.abstractmethod
+    async def metrics_before(
+        self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+    ) -> Page[MetricPoint]:
+        """The last point before a time of each queue that has one, by queue id: what the first
+        points from then on are differences to."""
+
+    @abc.abstractmethod
+    async def health_figures(self) -> dict[str, Any]:
+        """How the database itself fares, by names that differ between stores; always `store`,
+        its kind, and `databaseBytes`. Reads statistics, never a queue's tables."""
+
+    # --- output of attempts, records -------------------------------------------------------
+
+    @abc.abstractmethod
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        """Note what a running attempt of an item printed; answers how many bytes that makes.
+
+        For those who watch it run: what is to stay belongs in the ack's `result`. Refused past
+        `MAX_OUTPUT_BYTES`; removed after 7 days.
+        """
+
+    @abc.abstractmethod
+    async def read_output(
+        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
+    ) -> OutputPart:
+        """From that byte on; nothing, if there is nothing (yet)."""
+
+    @abc.abstractmethod
+    async def put_record(
+        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+    ) -> Record:
+        """Make or replace it. With `keep_seconds` it is gone that long after."""
+
+    @abc.abstractmethod
+    async def get_record(self, kind: str, key: str) -> Record:
+        """The record, or `NotFoundError`."""
+
+    @abc.abstractmethod
+    async def list_records(
+        self, kind: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Record]:
+        """By key."""
+
+    @abc.abstractmethod
+    async def delete_record(self, kind: str, key: str) -> bool:
+        """Whether there was one."""
 
     # --- export ----------------------------------------------------------------------------
 

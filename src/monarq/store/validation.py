@@ -21,8 +21,10 @@ from monarq.model import (
     DEFAULT_PARTITION,
     MAX_BATCH,
     MAX_NAME_LENGTH,
+    MAX_OUTPUT_BYTES,
     MAX_PAYLOAD_BYTES,
     MAX_PRIORITY,
+    MAX_RECORD_BYTES,
     Ack,
     AckStatus,
     DeadLetterFilter,
@@ -370,3 +372,23 @@ def option_changes(options: Mapping[str, Any]) -> dict[str, Any]:
     if checked.dead_queue:
         check_name(checked.dead_queue, "deadQueue")
     return {field: getattr(checked, field) for field in changes}
+
+
+def check_record(kind: object, key: object, value: object, keep_seconds: object) -> None:
+    check_name(kind, "kind")
+    check_name(key, "key")
+    check_bytes(value, "value", MAX_RECORD_BYTES)
+    if keep_seconds is not None:
+        check_seconds(keep_seconds, "keepSeconds", low=0, high=10 * 365 * 86_400)
+
+
+def check_output(attempt: object, data: object) -> None:
+    check_int(attempt, "attempt", 1, 2**31)
+    if not isinstance(data, bytes) or len(data) > MAX_OUTPUT_BYTES:
+        raise InvalidRequestError(f"output must be at most {MAX_OUTPUT_BYTES} bytes")
+
+
+def refuse_more_output(item_id: str, attempt: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"attempt {attempt} of item {item_id} has printed {MAX_OUTPUT_BYTES} bytes already"
+    )

@@ -20,8 +20,10 @@ from monarq.model import (
     ItemState,
     LifecycleReport,
     MetricPoint,
+    OutputPart,
     Page,
     PartitionRange,
+    PartitionStats,
     Pop,
     Popped,
     Push,
@@ -29,6 +31,7 @@ from monarq.model import (
     Queue,
     QueueKind,
     QueueStats,
+    Record,
     Renew,
     Renewed,
     Seek,
@@ -43,12 +46,14 @@ from monarq.store.contract import Outcome, Store
 from monarq.store.postgres import (
     acks,
     dead_letters,
+    figures,
     groups,
     inspection,
     items,
     logs,
     push,
     queues,
+    records,
     transactions,
 )
 from monarq.store.postgres.catalog import Catalog
@@ -316,6 +321,53 @@ class PostgresStore(Store):
         after: str | None = None,
     ) -> Page[MetricPoint]:
         return await logs.metrics(self._database, queue, since, until, limit, after)
+
+    # --- figures ---------------------------------------------------------------------------
+
+    async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
+        return await figures.stats_of(self._database, queues)
+
+    async def list_partitions(
+        self, queue: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[PartitionStats]:
+        return await figures.list_partitions(self._database, queue, limit, after)
+
+    async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
+        return await figures.group_states(self._database, places)
+
+    async def metrics_before(
+        self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+    ) -> Page[MetricPoint]:
+        return await figures.metrics_before(self._database, at, queue, limit, after)
+
+    async def health_figures(self) -> dict[str, Any]:
+        return await figures.health_figures(self._database)
+
+    # --- output of attempts, records -------------------------------------------------------
+
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        return await records.append_output(self._database, item_id, attempt, data)
+
+    async def read_output(
+        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
+    ) -> OutputPart:
+        return await records.read_output(self._database, item_id, attempt, start, max_bytes)
+
+    async def put_record(
+        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+    ) -> Record:
+        return await records.put_record(self._database, kind, key, value, keep_seconds)
+
+    async def get_record(self, kind: str, key: str) -> Record:
+        return await records.get_record(self._database, kind, key)
+
+    async def list_records(
+        self, kind: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Record]:
+        return await records.list_records(self._database, kind, limit, after)
+
+    async def delete_record(self, kind: str, key: str) -> bool:
+        return await records.delete_record(self._database, kind, key)
 
     # --- export ----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monarq.model import (
+    MAX_OUTPUT_BYTES,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -11,14 +12,16 @@ from monarq.model import (
     ItemState,
     LifecycleReport,
     MetricPoint,
+    OutputPart,
     Page,
     PartitionRange,
+    Record,
     Segment,
     StoredMessage,
     Trace,
 )
 from monarq.store import validation
-from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages
+from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages, records
 from monarq.store.sqlite.calls import Calls
 
 _MOST_POINTS = 10_000
@@ -170,6 +173,49 @@ class InspectCalls(Calls):
         return await self._read(
             lambda session: logs.metrics(session, queue, since, until, limit, after)
         )
+
+    # --- output of attempts, records -----------------------------------------------------
+
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        validation.check_output(attempt, data)
+        return await self._write(
+            lambda session: records.append_output(session, item_id, attempt, data)
+        )
+
+    async def read_output(
+        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
+    ) -> OutputPart:
+        validation.check_int(attempt, "attempt", 1, 2**31)
+        validation.check_int(start, "start", 0, 2**31 - 1)
+        validation.check_int(max_bytes, "maxBytes", 1, MAX_OUTPUT_BYTES)
+        return await self._read(
+            lambda session: records.read_output(session, item_id, attempt, start, max_bytes)
+        )
+
+    async def put_record(
+        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+    ) -> Record:
+        validation.check_record(kind, key, value, keep_seconds)
+        return await self._write(
+            lambda session: records.put_record(session, kind, key, value, keep_seconds)
+        )
+
+    async def get_record(self, kind: str, key: str) -> Record:
+        validation.check_name(kind, "kind")
+        validation.check_name(key, "key")
+        return await self._read(lambda session: records.get_record(session, kind, key))
+
+    async def list_records(
+        self, kind: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Record]:
+        validation.check_name(kind, "kind")
+        validation.check_limit(limit)
+        return await self._read(lambda session: records.list_records(session, kind, limit, after))
+
+    async def delete_record(self, kind: str, key: str) -> bool:
+        validation.check_name(kind, "kind")
+        validation.check_name(key, "key")
+        return await self._write(lambda session: records.delete_record(session, kind, key))
 
     # --- export --------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ _OLD_LOGS = (
     """delete from ended_leases where (partition_id, group_name) in (
         select partition_id, group_name from ended_leases where ended_at <= :until
         order by ended_at limit :most)""",
+    """delete from outputs where rowid in (
+        select rowid from outputs where written_at <= :until order by written_at limit :most)""",
 )
 _OLD_METRICS = """
 delete from metrics where (queue_id, at) in (
@@ -50,6 +52,10 @@ delete from metrics where (queue_id, at) in (
 _OLD_MARKS = """
 delete from push_marks where mark in (
     select mark from push_marks where pushed_at <= :until order by pushed_at limit :most)
+"""
+_OLD_RECORDS = """
+delete from records where (kind, key) in (
+    select kind, key from records where expires_at <= :until order by expires_at limit :most)
 """
 
 
@@ -150,6 +156,8 @@ class _Step:
         self.removed += session.db.execute(_OLD_METRICS, values).rowcount
         values["until"] = session.now - MARKS_KEPT
         self.removed += session.db.execute(_OLD_MARKS, values).rowcount
+        values["until"] = session.now
+        self.removed += session.db.execute(_OLD_RECORDS, values).rowcount
 
     def _wake_dead_queue(self, queue: Queue) -> None:
         if queue.options.dead_queue:

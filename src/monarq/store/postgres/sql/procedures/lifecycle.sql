@@ -253,6 +253,17 @@ begin
         select mark from monarq.push_marks where pushed_at <= p_now - v_week / 7
         order by pushed_at limit p_limit for update skip locked);
     get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
+    delete from monarq.outputs where (partition_id, seq, attempt, start) in (
+        select partition_id, seq, attempt, start from monarq.outputs
+        where written_at <= p_now - v_week order by written_at limit p_limit
+        for update skip locked);
+    get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
+    delete from monarq.records where (kind, key) in (
+        select kind, key from monarq.records where expires_at <= p_now
+        order by expires_at limit p_limit for update skip locked);
+    get diagnostics v_count = row_count;
     return v_removed + v_count;
 end
 $$;

@@ -1,0 +1,130 @@
+"""Records, and what running attempts print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monarq.clock import micros
+from monarq.errors import NotFoundError
+from monarq.model import MAX_OUTPUT_BYTES, OutputPart, Page, Record
+from monarq.store.paging import place, token
+from monarq.store.postgres.database import Database
+from monarq.store.validation import (
+    check_int,
+    check_item_id,
+    check_limit,
+    check_name,
+    check_output,
+    check_record,
+    refuse_more_output,
+)
+
+_RECORDS = """
+    select kind, key, value, updated_at, expires_at from monarq.records
+    where kind = $1 and (expires_at is null or expires_at > monarq.time($2))
+"""
+
+
+async def put_record(
+    database: Database, kind: str, key: str, value: bytes, keep_seconds: float | None
+) -> Record:
+    check_record(kind, key, value, keep_seconds)
+    row = await database.fetchrow(
+        "insert into monarq.records as r (kind, key, value, updated_at, expires_at) "
+        "select $1, $2, $3, now, now + $5 from monarq.time($4) now "
+        "on conflict (kind, key) do update set value = excluded.value, "
+        "updated_at = excluded.updated_at, expires_at = excluded.expires_at "
+        "returning kind, key, value, updated_at, expires_at",
+        kind,
+        key,
+        value,
+        database.now(),
+        None if keep_seconds is None else micros(keep_seconds),
+    )
+    assert row is not None
+    return _to_record(row)
+
+
+async def get_record(database: Database, kind: str, key: str) -> Record:
+    check_name(kind, "kind")
+    check_name(key, "key")
+    row = await database.fetchrow(f"{_RECORDS} and key = $3", kind, database.now(), key)
+    if row is None:
+        raise NotFoundError(f"there is no {kind} {key!r}")
+    return _to_record(row)
+
+
+async def list_records(
+    database: Database, kind: str, limit: int, after: str | None
+) -> Page[Record]:
+    check_name(kind, "kind")
+    check_limit(limit)
+    last = place(after, str) or ""
+    rows = await database.fetch(
+        f"{_RECORDS} and key > $3 order by key limit $4", kind, database.now(), last, limit
+    )
+    records = [_to_record(row) for row in rows]
+    return Page(records, token(records[-1].key) if len(records) == limit else None)
+
+
+async def delete_record(database: Database, kind: str, key: str) -> bool:
+    check_name(kind, "kind")
+    check_name(key, "key")
+    rows = await database.fetch(
+        "delete from monarq.records where kind = $1 and key = $2 "
+        "returning expires_at is null or expires_at > monarq.time($3)",
+        kind,
+        key,
+        database.now(),
+    )
+    return any(row[0] for row in rows)
+
+
+def _to_record(row: Any) -> Record:
+    return Record(
+        kind=row["kind"],
+        key=row["key"],
+        value=row["value"],
+        updated_at=row["updated_at"],
+        expires_at=row["expires_at"],
+    )
+
+
+async def append_output(database: Database, item_id: str, attempt: int, data: bytes) -> int:
+    check_output(attempt, data)
+    partition_id, seq = check_item_id(item_id)
+    row = await database.fetchrow(
+        "select monarq.append_output($1, $2, $3, $4, $5, $6)",
+        database.now(),
+        partition_id,
+        seq,
+        attempt,
+        data,
+        MAX_OUTPUT_BYTES,
+    )
+    assert row is not None
+    if row[0] is None:
+        raise NotFoundError(f"there is no item {item_id}")
+    if row[0] > MAX_OUTPUT_BYTES:
+        raise refuse_more_output(item_id, attempt)
+    return int(row[0])
+
+
+async def read_output(
+    database: Database, item_id: str, attempt: int, start: int, max_bytes: int
+) -> OutputPart:
+    check_int(attempt, "attempt", 1, 2**31)
+    check_int(start, "start", 0, 2**31 - 1)
+    check_int(max_bytes, "maxBytes", 1, MAX_OUTPUT_BYTES)
+    partition_id, seq = check_item_id(item_id)
+    rows = await database.fetch(
+        "select start, data from monarq.outputs where partition_id = $1 and seq = $2 "
+        "and attempt = $3 and start + length(data) > $4 and start < $5 order by start",
+        partition_id,
+        seq,
+        attempt,
+        start,
+        start + max_bytes,
+    )
+    data = b"".join(row["data"][max(0, start - row["start"]) :] for row in rows)[:max_bytes]
+    return OutputPart(data=data, next=start + len(data))
