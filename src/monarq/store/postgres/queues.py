@@ -243,12 +243,12 @@ async def queue_stats(
     rows = await database.fetch(_STATS, queue, place(after, str), limit)
     if queue is not None and not rows and after is None:
         raise NotFoundError(f"there is no queue {queue!r}")
-    stats = [_stats_from(row) for row in rows]
+    stats = [stats_from(row) for row in rows]
     more = queue is None and len(stats) == limit
     return Page(stats, token(stats[-1].queue) if more else None)
 
 
-def _stats_from(row: Any) -> QueueStats:
+def stats_from(row: Any) -> QueueStats:
     states: dict[str, int] = {}
     stored = row["pushed"] - row["removed"]
     if row["kind"] == QueueKind.WORK:

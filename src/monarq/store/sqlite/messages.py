@@ -119,13 +119,17 @@ def get_message(session: Session, partition_id: int, transaction_id: str) -> Sto
     message = None
     if head is not None:
         body = session.caches.segments.body(session.db, head)
-        states = {
-            cursor.group: _state(session, cursor, seq) for cursor in _cursors(session, partition_id)
-        }
+        states = group_states(session, partition_id, seq)
         message = _to_message(session, place, head, body, seq, states)
     if message is None:
         raise _missing(partition_id, transaction_id)
     return message
+
+
+def group_states(session: Session, partition_id: int, seq: int) -> dict[str, str]:
+    return {
+        cursor.group: _state(session, cursor, seq) for cursor in _cursors(session, partition_id)
+    }
 
 
 def _state(session: Session, cursor: Cursor, seq: int) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from monarq.store.sqlite.figures import FigureCalls
 from monarq.store.sqlite.inspect_calls import InspectCalls
 from monarq.store.sqlite.queue_calls import QueueCalls
 
 
-class SqliteStore(QueueCalls, InspectCalls):
+class SqliteStore(QueueCalls, InspectCalls, FigureCalls):
     """In one file that several processes may open at once, or in memory.
 
     Each call is one transaction, run by one thread; nothing blocks the event loop."""

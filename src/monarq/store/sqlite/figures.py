@@ -1,0 +1,121 @@
+"""The contract's figures: of queues, partitions, messages and the file itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from monarq.model import MetricPoint, Page, PartitionStats, QueueKind, QueueStats
+from monarq.store import validation
+from monarq.store.sqlite import messages, paging
+from monarq.store.sqlite.calls import Calls
+from monarq.store.sqlite.session import Session
+
+_PARTITIONS = """
+select p.id, p.name, p.first_seq, p.last_seq, p.last_at,
+    (select min(c.position) from cursors c where c.partition_id = p.id)
+from partitions p where p.queue_id = ? and p.id > ? order by p.id limit ?
+"""
+_POINTS_BEFORE = """
+select q.id, m.at, q.name, m.pushed, m.completed, m.failed, m.dead, m.pending
+from queues q join metrics m on m.queue_id = q.id
+    and m.at = (select max(at) from metrics where queue_id = q.id and at < ?)
+where q.id > ? and (? is null or q.name = ?) order by q.id limit ?
+"""
+_PRAGMAS = {
+    "page_count": "pages",
+    "freelist_count": "freePages",
+    "page_size": "pageBytes",
+    "journal_mode": "journalMode",
+}
+
+
+class FigureCalls(Calls):
+    async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
+        validation.check_int(len(queues), "queues", 0, 1000)
+        return await self._read(lambda session: _stats_of(session, queues))
+
+    async def list_partitions(
+        self, queue: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[PartitionStats]:
+        validation.check_limit(limit)
+        return await self._read(lambda session: _list_partitions(session, queue, limit, after))
+
+    async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
+        validation.check_int(len(places), "places", 0, 1000)
+        return await self._read(
+            lambda session: [messages.group_states(session, *place) for place in places]
+        )
+
+    async def metrics_before(
+        self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+    ) -> Page[MetricPoint]:
+        validation.check_time(at, "at")
+        validation.check_limit(limit)
+        return await self._read(lambda session: _metrics_before(session, at, queue, limit, after))
+
+    async def health_figures(self) -> dict[str, Any]:
+        return await self._read(_health_figures)
+
+
+def _stats_of(session: Session, names: Sequence[str]) -> list[QueueStats]:
+    found = (session.find_queue(name) for name in names)
+    return [session.counters.stats(queue) for queue in found if queue is not None]
+
+
+def _list_partitions(
+    session: Session, queue: str, limit: int, after: str | None
+) -> Page[PartitionStats]:
+    last = paging.position(after, "partitions", int) or 0
+    found = session.queue(queue)
+    is_work = found.kind is QueueKind.WORK
+    rows = session.db.execute(_PARTITIONS, (found.id, last, limit + 1))
+    partitions = [
+        PartitionStats(
+            queue=queue,
+            partition_id=number,
+            partition=name,
+            first_seq=first,
+            last_seq=final,
+            pending=0 if is_work else _pending(first, final, slowest),
+            last_at=last_at,
+        )
+        for number, name, first, final, last_at, slowest in rows
+    ]
+    return paging.page(partitions, limit, "partitions", lambda partition: partition.partition_id)
+
+
+def _pending(first_seq: int, last_seq: int, slowest: int | None) -> int:
+    return last_seq - (first_seq - 1 if slowest is None else slowest)
+
+
+def _metrics_before(
+    session: Session, at: int, queue: str | None, limit: int, after: str | None
+) -> Page[MetricPoint]:
+    last = paging.position(after, "metrics before", int) or 0
+    rows = session.db.execute(_POINTS_BEFORE, (at, last, queue, queue, limit + 1)).fetchall()
+    page = paging.page(rows, limit, "metrics before", lambda row: row[0])
+    return Page([_to_point(*row[1:]) for row in page.rows], page.next)
+
+
+def _to_point(
+    at: int, queue: str, pushed: int, completed: int, failed: int, dead: int, pending: int
+) -> MetricPoint:
+    return MetricPoint(
+        at=at,
+        queue=queue,
+        pushed=pushed,
+        completed=completed,
+        failed=failed,
+        dead=dead,
+        pending=pending,
+    )
+
+
+def _health_figures(session: Session) -> dict[str, Any]:
+    figures: dict[str, Any] = {"store": "sqlite"}
+    for pragma, name in _PRAGMAS.items():
+        [figures[name]] = session.db.execute(f"pragma {pragma}").fetchone()
+    [figures["version"]] = session.db.execute("select sqlite_version()").fetchone()
+    figures["databaseBytes"] = figures["pages"] * figures["pageBytes"]
+    return figures
