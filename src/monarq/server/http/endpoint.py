@@ -1,0 +1,107 @@
+"""What all connections of a process share: the application, the limits, what is known of heads,
+the timer, and the list of those that are open."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from monarq.server.exchange import Handled
+from monarq.server.http.deadlines import Deadlines
+from monarq.server.http.head import HeadReader
+from monarq.server.http.limits import Limits
+from monarq.server.http.writing import Dates
+
+if TYPE_CHECKING:
+    from monarq.server.http.connection import Connection
+
+
+class Application(Protocol):
+    def handle(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
+    ) -> Handled:
+        """Answer a request. `headers`, by lower-case name, is shared: not to be changed."""
+
+
+class Counters:
+    """Since the start, but for `open`."""
+
+    __slots__ = ("abandoned", "accepted", "open", "refused", "requests", "timed_out", "turned_away")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.accepted = 0
+        self.turned_away = 0
+        """Connections over the limit."""
+        self.requests = 0
+        self.refused = 0
+        """Requests that the protocol itself refused."""
+        self.timed_out = 0
+        """Connections cut because the client was too slow."""
+        self.abandoned = 0
+        """Requests whose client went away before the answer."""
+
+
+class Endpoint:
+    def __init__(
+        self,
+        application: Application,
+        limits: Limits | None = None,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.loop = loop or asyncio.get_running_loop()
+        self.application = application
+        self.limits = limits or Limits()
+        self.heads = HeadReader(self.limits)
+        self.dates = Dates(self.loop)
+        self.counters = Counters()
+        self.connections: set[Connection] = set()
+        self.incoming_bytes = 0
+        """Of the bodies that are still coming in."""
+        self.draining = False
+        shortest = min(
+            self.limits.head_seconds,
+            self.limits.body_seconds,
+            self.limits.keep_alive_seconds,
+            self.limits.write_seconds,
+            self.limits.linger_seconds,
+        )
+        self.deadlines = Deadlines(self.loop, min(0.5, max(shortest / 8, 0.01)))
+        self._emptied: asyncio.Future[None] | None = None
+
+    def is_full(self) -> bool:
+        return len(self.connections) >= self.limits.connections
+
+    def opened(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        self.counters.open += 1
+        self.counters.accepted += 1
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.counters.open -= 1
+        if self._emptied is not None and not self.connections and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    def drain(self) -> None:
+        """Close what is idle, and every other connection with its answer. New ones are none of
+        this object's business: whoever listens stops."""
+        self.draining = True
+        for connection in tuple(self.connections):
+            connection.drain()
+
+    async def emptied(self) -> None:
+        """Wait until the last connection is closed."""
+        if self.connections:
+            self._emptied = self.loop.create_future()
+            await self._emptied
+
+    def abort(self) -> None:
+        """Cut every connection now."""
+        for connection in tuple(self.connections):
+            connection.abort()
+
+    def close(self) -> None:
+        self.abort()
+        self.deadlines.close()

@@ -1,0 +1,39 @@
+"""What a client may ask of the server's memory and patience."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from msgspec import Struct
+
+from monarq.config import Settings
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    head_bytes: int = 64 << 10
+    headers: int = 200
+    body_bytes: int = 64 << 20
+    bodies_bytes: int = 128 << 20
+    """Of all bodies that are still coming in, together."""
+    read_ahead_bytes: int = 64 << 10
+    """What is read of a client's next requests while one of it is being answered."""
+    connections: int = 20_000
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    keep_alive_seconds: float = 75.0
+    write_seconds: float = 60.0
+    linger_seconds: float = 2.0
+    """How long a refused client may go on sending before the connection is cut."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        return cls(
+            head_bytes=settings.max_header_bytes,
+            body_bytes=settings.max_body_bytes,
+            bodies_bytes=max(settings.max_body_bytes, settings.inbox_max_bytes),
+            connections=settings.max_connections,
+            head_seconds=settings.header_timeout_seconds,
+            body_seconds=settings.body_timeout_seconds,
+            keep_alive_seconds=settings.keep_alive_seconds,
+            write_seconds=settings.write_timeout_seconds,
+        )
