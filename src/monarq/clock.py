@@ -6,6 +6,7 @@ Whatever needs the time asks a clock, so that tests can move it.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 MILLISECOND = 1_000
@@ -42,6 +43,7 @@ class ManualClock:
 
     def __init__(self, start: int = 1_700_000_000 * SECOND) -> None:
         self._now = start
+        self._watchers: list[Callable[[], None]] = []
 
     def now(self) -> int:
         return self._now
@@ -49,7 +51,14 @@ class ManualClock:
     def advance(self, seconds: float) -> int:
         """Move on (or, with a negative value, back) and return the new time."""
         self._now += round(seconds * SECOND)
+        for watcher in list(self._watchers):
+            watcher()
         return self._now
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` whenever time is moved; what is returned ends that."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
 
 
 def micros(seconds: float) -> int:
