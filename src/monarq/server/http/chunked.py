@@ -32,9 +32,8 @@ class ChunkedBody:
         self._in_trailers = False
         self._trailers = 0
 
-    def feed(self, data: bytes) -> int:
-        """Take what belongs to the body; returns how many bytes that were. Raises `HttpError`."""
-        at = 0
+    def feed(self, data: bytes, at: int = 0) -> int:
+        """Take what belongs to the body from `at` on; returns where it ends, raises `HttpError`."""
         size = len(data)
         while at < size and not self.done:
             at = self._take_chunk(data, at) if self._left else self._take_line(data, at)

@@ -1,88 +1,53 @@
-"""One connection: reads requests, hands them to the application one at a time and in order, and
-writes the answers.
+"""One connection: hands the requests that come in to the application, and writes the answers.
 
-It frames requests itself and leaves the head's fields to `head.py`: a request that comes whole,
-with a head that is known, costs a search and a look-up. It makes no task for an answer that is
-there or pending, and no timer for any.
+It makes no task for an answer that is there or pending, and no timer for any.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any, cast
 
 from monarq.server.answers import HttpError, error_answer, refusal
-from monarq.server.exchange import JSON, Answer, Pending, Response, StreamingResponse
-from monarq.server.http.chunked import ChunkedBody
+from monarq.server.exchange import JSON, Handled, Pending, Response, StreamingResponse
 from monarq.server.http.endpoint import Endpoint
-from monarq.server.http.head import CHUNKED, Head, check_incomplete
+from monarq.server.http.head import Head
+from monarq.server.http.phases import BODY, BUSY, CLOSED, FLUSHING, HEAD, IDLE, LINGERING
+from monarq.server.http.reading import Reading
 from monarq.server.http.streaming import stream
-from monarq.server.http.writing import CONTINUE, EMPTY, PLAIN, compose_head
+from monarq.server.http.writing import EMPTY, PLAIN, compose_head
 
 logger = logging.getLogger("monarq.server.http")
-
-# The phases of a connection. From BUSY on, what comes in waits.
-IDLE = 0
-"""Between two requests, with nothing of the next one there."""
-HEAD = 1
-BODY = 2
-BUSY = 3
-"""The application has the request, or is streaming its answer."""
-FLUSHING = 4
-"""The answer is made, but the client does not take it fast enough."""
-LINGERING = 5
-"""Refused; what the client still sends is thrown away, so that it reads the answer."""
-CLOSED = 6
 
 _LARGE = 32 << 10
 """A body from here on is not copied behind its head, but written as it is."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(Reading):
     __slots__ = (
-        "_body",
-        "_chunks",
-        "_endpoint",
-        "_head",
-        "_held",
-        "_left",
         "_peer",
         "_pending",
-        "_phase",
-        "_reading",
         "_room",
-        "_since",
         "_task",
-        "_transport",
         "_unsent",
         "_unwritten",
         "_writable",
-        "looked_at",
     )
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._phase = IDLE
-        self._since = 0.0
-        """When the phase began, or something last moved in it."""
-        self._head: Head | None = None
-        self._held = bytearray()
-        """What came in and was not yet looked at, or is part of a head."""
-        self._body: bytearray | None = None
-        self._left = 0
-        """What is to come of the body."""
-        self._chunks: ChunkedBody | None = None
+        super().__init__(endpoint)
         self._pending: Pending[Any] | None = None
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._unsent: tuple[Pending[Any], Any] | None = None
         """What was answered last, while part of it is still here."""
-        self._reading = True
         self._writable = True
         self._room: asyncio.Future[None] | None = None
+        """What a stream waits for while it is not."""
         self._unwritten = 0
+        """Bytes that waited to be sent when that was last looked at."""
         self._peer = ""
-        self.looked_at = 0
 
     # --- from the transport --------------------------------------------------------------
 
@@ -103,21 +68,6 @@ class Connection(asyncio.Protocol):
             return
         endpoint.deadlines.watch(self, self._since + endpoint.limits.head_seconds)
 
-    def data_received(self, data: bytes) -> None:
-        phase = self._phase
-        if phase == IDLE:
-            self._read(data)
-        elif phase == HEAD:
-            self._read_on(data)
-        elif phase == BODY:
-            self._since = self._endpoint.loop.time()
-            self._read_body(data)
-        elif phase < LINGERING:
-            self._held += data
-            if self._reading and len(self._held) > self._endpoint.limits.read_ahead_bytes:
-                self._reading = False
-                self._transport.pause_reading()
-
     def eof_received(self) -> bool | None:
         # A client that has closed looks just like this. Nobody waits for an answer without
         # reading it, so the connection is closed, and with it what was under way.
@@ -130,7 +80,7 @@ class Connection(asyncio.Protocol):
         endpoint = self._endpoint
         endpoint.closed(self)
         self._end_body()
-        self._held.clear()
+        self._held = None
         if phase == BUSY:
             endpoint.counters.abandoned += 1
         if self._pending is not None:
@@ -164,144 +114,6 @@ class Connection(asyncio.Protocol):
             else:
                 self._next()
 
-    # --- reading ---------------------------------------------------------------------------
-
-    def _read(self, data: bytes) -> None:
-        """Take the requests in `data` one after the other, until one is incomplete or has to
-        wait. The connection is idle."""
-        endpoint = self._endpoint
-        known = endpoint.heads.known
-        at = 0
-        size = len(data)
-        while at < size:
-            end = data.find(b"\r\n\r\n", at) + 4
-            if end < 4:
-                self._begin_head(data[at:] if at else data)
-                return
-            raw = data[at:end]
-            head = known.get(raw)
-            if head is None:
-                if raw.startswith(b"\r\n"):
-                    # Some clients end a body with an empty line that is not part of it.
-                    at += 2
-                    continue
-                try:
-                    head = endpoint.heads.read(raw)
-                except HttpError as error:
-                    self._refuse(error)
-                    return
-            length = head.length
-            at = end + length
-            if length < 0 or at > size:
-                self._begin_body(head, data[end:])
-                return
-            self._run(head, data[end:at] if length else b"")
-            if self._phase != IDLE:
-                if at < size and self._phase < LINGERING:
-                    self._held += data[at:]
-                return
-
-    def _begin_head(self, data: bytes) -> None:
-        while data.startswith(b"\r\n"):
-            data = data[2:]
-        if not data:
-            return
-        self._phase = HEAD
-        endpoint = self._endpoint
-        self._since = endpoint.loop.time()
-        endpoint.deadlines.watch(self, self._since + endpoint.limits.head_seconds)
-        self._held += data
-        self._check_head(0)
-
-    def _read_on(self, data: bytes) -> None:
-        """Of a head of which a part is there."""
-        held = self._held
-        before = len(held)
-        held += data
-        if held.find(b"\r\n\r\n", max(before - 3, 0)) >= 0:
-            whole = bytes(held)
-            held.clear()
-            self._phase = IDLE
-            self._read(whole)
-        else:
-            self._check_head(before)
-
-    def _check_head(self, start: int) -> None:
-        try:
-            check_incomplete(self._held, start, self._endpoint.limits)
-        except HttpError as error:
-            self._refuse(error)
-
-    def _begin_body(self, head: Head, data: bytes) -> None:
-        self._phase = BODY
-        self._head = head
-        endpoint = self._endpoint
-        self._since = endpoint.loop.time()
-        endpoint.deadlines.watch(self, self._since + endpoint.limits.body_seconds)
-        if head.length == CHUNKED:
-            self._chunks = ChunkedBody(endpoint.limits.body_bytes)
-        else:
-            self._left = head.length
-        self._body = bytearray()
-        if head.expects and not data:
-            self._transport.write(CONTINUE)
-        if data:
-            self._read_body(data)
-
-    def _read_body(self, data: bytes) -> None:
-        chunks = self._chunks
-        body = self._body
-        if chunks is not None:
-            body = chunks.content
-            before = len(body)
-            try:
-                taken = chunks.feed(data)
-            except HttpError as error:
-                self._refuse(error)
-                return
-            grown = len(body) - before
-            is_whole = chunks.done
-        else:
-            assert body is not None
-            taken = grown = min(self._left, len(data))
-            body += data if taken == len(data) else data[:taken]
-            self._left -= taken
-            is_whole = not self._left
-        self._body = body
-        endpoint = self._endpoint
-        endpoint.incoming_bytes += grown
-        if is_whole:
-            head = self._head
-            assert head is not None
-            whole = bytes(body)
-            self._end_body()
-            self._run(head, whole)
-            if taken < len(data) and self._phase < LINGERING:
-                self._held += data[taken:]
-            if self._phase == IDLE:
-                self._next()
-        elif endpoint.incoming_bytes > endpoint.limits.bodies_bytes:
-            message = "too many requests are coming in on too many connections; try again"
-            self._refuse(HttpError(503, "overloaded", message, ((b"Retry-After", b"1"),)))
-
-    def _end_body(self) -> None:
-        if self._body is not None:
-            self._endpoint.incoming_bytes -= len(self._body)
-            self._body = None
-            self._chunks = None
-
-    def _next(self) -> None:
-        """Go on reading after an answer. The connection is idle."""
-        held = self._held
-        if held:
-            data = bytes(held)
-            held.clear()
-            self._read(data)
-        if not self._reading and len(held) <= self._endpoint.limits.read_ahead_bytes:
-            if self._phase < LINGERING:
-                self._reading = True
-                self._transport.resume_reading()
-
     # --- answering -------------------------------------------------------------------------
 
     def _run(self, head: Head, body: bytes) -> None:
@@ -314,49 +126,51 @@ class Connection(asyncio.Protocol):
                 head.method, head.target, head.headers, body, self._peer
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-            self._answer(error_answer(error))
-            return
+            handled = error_answer(error)
         if type(handled) is Response:
             self._answer(handled)
-        elif type(handled) is Pending:
+        else:
+            self._wait_for(handled)
+
+    def _wait_for(self, handled: Handled) -> None:
+        if isinstance(handled, Pending):
             self._pending = handled
             handled.future.add_done_callback(self._resolved)
         elif isinstance(handled, StreamingResponse):
-            self._start(stream(self, handled))
+            self._task = self._endpoint.loop.create_task(stream(self, handled))
+        elif isinstance(handled, Response):
+            self._answer(handled)
+            if self._phase == IDLE:
+                self._next()
         else:
-            self._start(self._finish_task(handled))
+            self._task = self._endpoint.loop.create_task(self._await(handled))
+
+    async def _await(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        handled: Handled
+        try:
+            handled = await coroutine
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            handled = error_answer(error)
+        self._task = None
+        if self._phase != CLOSED and not self._transport.is_closing():
+            self._wait_for(handled)
+        elif isinstance(handled, Pending):
+            handled.future.add_done_callback(lambda future: _not_wanted(handled, future))
+            handled.future.cancel()
 
     def _resolved(self, future: asyncio.Future[Any]) -> None:
         pending = self._pending
         assert pending is not None
         self._pending = None
         if self._phase == CLOSED or self._transport.is_closing():
-            if not future.cancelled() and future.exception() is None:
-                _give_back(pending, future.result())
+            _not_wanted(pending, future)
             return
         self._answer(_response(pending, future))
-        if not self._writable and not future.cancelled() and future.exception() is None:
+        if self._phase == IDLE:
+            if self._held is not None or not self._reading:
+                self._next()
+        elif not self._writable and not future.cancelled() and future.exception() is None:
             self._unsent = (pending, future.result())
-        if self._phase == IDLE:
-            self._next()
-
-    def _start(self, coroutine: Any) -> None:
-        self._task = self._endpoint.loop.create_task(coroutine)
-
-    async def _finish_task(self, coroutine: Any) -> None:
-        try:
-            answer: Answer = await coroutine
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-            answer = error_answer(error)
-        if isinstance(answer, StreamingResponse):
-            await stream(self, answer)
-            return
-        self._task = None
-        if self._phase == CLOSED or self._transport.is_closing():
-            return
-        self._answer(answer)
-        if self._phase == IDLE:
-            self._next()
 
     def _answer(self, response: Response) -> None:
         """Write a whole answer; the connection is then idle, flushing or lingering."""
@@ -413,7 +227,7 @@ class Connection(asyncio.Protocol):
         """Answer what is no request, and close: what follows cannot be told apart any more."""
         self._endpoint.counters.refused += 1
         self._end_body()
-        self._held.clear()
+        self._held = None
         self._head = None
         self._phase = BUSY
         self._answer(refusal(error.status, error.code, str(error), error.headers))
@@ -478,7 +292,7 @@ class Connection(asyncio.Protocol):
         """Close when the client has everything. It may still be sending: if what it sends met a
         closed socket, it would be told so before it has read the answer."""
         self._phase = LINGERING
-        self._held.clear()
+        self._held = None
         endpoint = self._endpoint
         self._since = endpoint.loop.time()
         endpoint.deadlines.watch(self, self._since + endpoint.limits.linger_seconds)
@@ -556,14 +370,15 @@ def _response(pending: Pending[Any], future: asyncio.Future[Any]) -> Response:
     try:
         return pending.finish(future.result())
     except asyncio.CancelledError:
-        return refusal(
-            503,
-            "draining",
-            "the call was given up, try another connection",
-            ((b"Retry-After", b"1"),),
-        )
+        message = "the call was given up, try another connection"
+        return refusal(503, "draining", message, ((b"Retry-After", b"1"),))
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
         return pending.failed(error) if pending.failed else error_answer(error)
+
+
+def _not_wanted(pending: Pending[Any], future: asyncio.Future[Any]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        _give_back(pending, future.result())
 
 
 def _give_back(pending: Pending[Any], result: Any) -> None:
