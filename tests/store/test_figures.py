@@ -49,8 +49,12 @@ async def test_partitions_are_paged_without_repeats_and_tell_what_the_slowest_gr
     await store.delete_group("fast")
     left = {one.partition: one.pending for one in (await store.list_partitions("q")).rows}
     assert left == {"p0": 3, "p1": 3, "p2": 3, "p3": 1, "p4": 3}
+    for one in (await store.list_partitions("q")).rows:
+        assert await store.get_partition(one.partition_id) == one
     with pytest.raises(NotFoundError):
         await store.list_partitions("missing")
+    with pytest.raises(NotFoundError):
+        await store.get_partition(10**9)
 
 
 async def test_states_of_many_messages_are_those_that_each_one_tells(store: Store) -> None:

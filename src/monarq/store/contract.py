@@ -401,6 +401,10 @@ class Store(abc.ABC):
         """The queue's partitions, by partition id."""
 
     @abc.abstractmethod
+    async def get_partition(self, partition_id: int) -> PartitionStats:
+        """The partition, or `NotFoundError`."""
+
+    @abc.abstractmethod
     async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
         """For each (partition id, seq) of ordered queues, its state in every group as in
         `StoredMessage.groups`; at most 1000 of them."""

@@ -16,11 +16,12 @@ _STATS_OF = """
     select s.* from unnest($1::text[]) with ordinality as n (name, place)
     cross join lateral monarq.queue_stats(n.name, null, 1) as s order by n.place
 """
-_PARTITIONS = """
-    select p.id, p.name, p.first_seq, p.last_seq, p.last_at, (
+_PARTITION = """
+    select q.name as queue, q.kind, p.id, p.name, p.first_seq, p.last_seq, p.last_at, (
         select min(c.position) from monarq.cursors c where c.partition_id = p.id) as slowest
-    from monarq.partitions p where p.queue_id = $1 and p.id > $2 order by p.id limit $3
+    from monarq.partitions p join monarq.queues q on q.id = p.queue_id
 """
+_PARTITIONS = f"{_PARTITION} where p.queue_id = $1 and p.id > $2 order by p.id limit $3"
 _GROUP_STATES = """
     select x.place, g.name, case
         when x.seq <= c.position or u.acked then 'done'
@@ -85,31 +86,35 @@ async def list_partitions(
 ) -> Page[PartitionStats]:
     check_name(queue, "queue")
     check_limit(limit)
-    found = await database.fetchrow("select id, kind from monarq.queues where name = $1", queue)
-    if found is None:
+    queue_id = await database.fetchval("select id from monarq.queues where name = $1", queue)
+    if queue_id is None:
         raise NotFoundError(f"there is no queue {queue!r}")
-    rows = await database.fetch(_PARTITIONS, found["id"], place(after, int) or 0, limit)
-    is_work = found["kind"] == QueueKind.WORK
-    partitions = [
-        PartitionStats(
-            queue=queue,
-            partition_id=row["id"],
-            partition=row["name"],
-            first_seq=row["first_seq"],
-            last_seq=row["last_seq"],
-            pending=0 if is_work else _pending(row),
-            last_at=row["last_at"],
-        )
-        for row in rows
-    ]
+    rows = await database.fetch(_PARTITIONS, queue_id, place(after, int) or 0, limit)
+    partitions = [_to_partition(row) for row in rows]
     more = len(partitions) == limit
     return Page(partitions, token(partitions[-1].partition_id) if more else None)
 
 
-def _pending(row: Any) -> int:
-    slowest = row["slowest"]
-    pending: int = row["last_seq"] - (row["first_seq"] - 1 if slowest is None else slowest)
-    return pending
+async def get_partition(database: Database, partition_id: int) -> PartitionStats:
+    check_int(partition_id, "partitionId", 1, 2**62)
+    row = await database.fetchrow(f"{_PARTITION} where p.id = $1", partition_id)
+    if row is None:
+        raise NotFoundError(f"there is no partition {partition_id}")
+    return _to_partition(row)
+
+
+def _to_partition(row: Any) -> PartitionStats:
+    first_seq, last_seq, slowest = row["first_seq"], row["last_seq"], row["slowest"]
+    resolved = first_seq - 1 if slowest is None else slowest
+    return PartitionStats(
+        queue=row["queue"],
+        partition_id=row["id"],
+        partition=row["name"],
+        first_seq=first_seq,
+        last_seq=last_seq,
+        pending=0 if row["kind"] == QueueKind.WORK else last_seq - resolved,
+        last_at=row["last_at"],
+    )
 
 
 async def group_states(

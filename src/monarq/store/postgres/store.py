@@ -332,6 +332,9 @@ class PostgresStore(Store):
     ) -> Page[PartitionStats]:
         return await figures.list_partitions(self._database, queue, limit, after)
 
+    async def get_partition(self, partition_id: int) -> PartitionStats:
+        return await figures.get_partition(self._database, partition_id)
+
     async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
         return await figures.group_states(self._database, places)
 

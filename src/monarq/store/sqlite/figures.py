@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from monarq.errors import NotFoundError
 from monarq.model import MetricPoint, Page, PartitionStats, QueueKind, QueueStats
 from monarq.store import validation
 from monarq.store.sqlite import messages, paging
 from monarq.store.sqlite.calls import Calls
 from monarq.store.sqlite.session import Session
 
-_PARTITIONS = """
-select p.id, p.name, p.first_seq, p.last_seq, p.last_at,
+_PARTITION = """
+select q.name, q.kind, p.id, p.name, p.first_seq, p.last_seq, p.last_at,
     (select min(c.position) from cursors c where c.partition_id = p.id)
-from partitions p where p.queue_id = ? and p.id > ? order by p.id limit ?
+from partitions p cross join queues q on q.id = p.queue_id
 """
+_PARTITIONS = f"{_PARTITION} where p.queue_id = ? and p.id > ? order by p.id limit ?"
 _POINTS_BEFORE = """
 select q.id, m.at, q.name, m.pushed, m.completed, m.failed, m.dead, m.pending
 from queues q join metrics m on m.queue_id = q.id
@@ -40,6 +42,10 @@ class FigureCalls(Calls):
     ) -> Page[PartitionStats]:
         validation.check_limit(limit)
         return await self._read(lambda session: _list_partitions(session, queue, limit, after))
+
+    async def get_partition(self, partition_id: int) -> PartitionStats:
+        validation.check_int(partition_id, "partitionId", 1, 2**62)
+        return await self._read(lambda session: _get_partition(session, partition_id))
 
     async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
         validation.check_int(len(places), "places", 0, 1000)
@@ -67,26 +73,38 @@ def _list_partitions(
     session: Session, queue: str, limit: int, after: str | None
 ) -> Page[PartitionStats]:
     last = paging.position(after, "partitions", int) or 0
-    found = session.queue(queue)
-    is_work = found.kind is QueueKind.WORK
-    rows = session.db.execute(_PARTITIONS, (found.id, last, limit + 1))
-    partitions = [
-        PartitionStats(
-            queue=queue,
-            partition_id=number,
-            partition=name,
-            first_seq=first,
-            last_seq=final,
-            pending=0 if is_work else _pending(first, final, slowest),
-            last_at=last_at,
-        )
-        for number, name, first, final, last_at, slowest in rows
-    ]
+    rows = session.db.execute(_PARTITIONS, (session.queue(queue).id, last, limit + 1))
+    partitions = [_to_partition(*row) for row in rows]
     return paging.page(partitions, limit, "partitions", lambda partition: partition.partition_id)
 
 
-def _pending(first_seq: int, last_seq: int, slowest: int | None) -> int:
-    return last_seq - (first_seq - 1 if slowest is None else slowest)
+def _get_partition(session: Session, partition_id: int) -> PartitionStats:
+    row = session.db.execute(f"{_PARTITION} where p.id = ?", (partition_id,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"there is no partition {partition_id}")
+    return _to_partition(*row)
+
+
+def _to_partition(
+    queue: str,
+    kind: str,
+    partition_id: int,
+    name: str,
+    first_seq: int,
+    last_seq: int,
+    last_at: int,
+    slowest: int | None,
+) -> PartitionStats:
+    resolved = first_seq - 1 if slowest is None else slowest
+    return PartitionStats(
+        queue=queue,
+        partition_id=partition_id,
+        partition=name,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        pending=0 if kind == QueueKind.WORK else last_seq - resolved,
+        last_at=last_at,
+    )
 
 
 def _metrics_before(
