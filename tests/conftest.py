@@ -68,9 +68,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_servers(pytestconfig: pytest.Config) -> Mapping[str, str]:
+def run_directory(pytestconfig: pytest.Config) -> Path:
+    """A directory that all processes of this run share; gone when it ends."""
+    return pytestconfig.stash[_RUN_DIRECTORY]
+
+
+@pytest.fixture(scope="session")
+def postgres_servers(run_directory: Path) -> Mapping[str, str]:
     """The DSN of each server of the run by name; asking for one starts it."""
-    return SharedServers(pytestconfig.stash[_RUN_DIRECTORY])
+    return SharedServers(run_directory)
 
 
 @pytest.fixture(scope="session")
