@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from monarq.errors import MonarqError
+from monarq.errors import MonarqError, TransactionFailedError
 from monarq.server.exchange import Response
+from monarq.server.wire.errors import TransactionRefused
 
 logger = logging.getLogger("monarq.server")
 
@@ -44,6 +45,9 @@ STATUSES = {
     "buffer_failed": 503,
 }
 """By the error's code; any other is a fault of ours, 500."""
+
+_CAUSES = ("invalid_request", "queue_full", "store_unavailable")
+"""What a transaction can fail of that is no conflict, and has its own status all the same."""
 
 # Queen's consumers end on a 5xx whose text does not speak of the connection.
 _HINTS = {
@@ -80,6 +84,8 @@ def error_text(error: MonarqError) -> str:
 
 
 def error_status(error: MonarqError) -> int:
+    if isinstance(error, TransactionFailedError) and error.cause.code in _CAUSES:
+        return STATUSES[error.cause.code]
     return STATUSES.get(error.code, 500)
 
 
@@ -96,6 +102,15 @@ def error_answer(error: BaseException) -> Response:
         status = error_status(error)
         if status == 500:
             logger.error("a request failed", exc_info=error)
+        if isinstance(error, TransactionFailedError):
+            refused = TransactionRefused(
+                success=False,
+                error=error_text(error),
+                code=error.code,
+                operation=error.operation,
+                cause=error.cause.code,
+            )
+            return Response(status, _encode(refused), headers=error_headers(error))
         return refusal(status, error.code, error_text(error), error_headers(error))
     if isinstance(error, HttpError):
         return refusal(error.status, error.code, str(error), error.headers)

@@ -57,7 +57,9 @@ class _Plan:
         self.handler = route.handler
         self.names = parameter_names(route.path)
         self.query = query_decoder(route.query)
-        self.body = body_decoder(route.body) if route.body is not None else None
+        self.body = route.decode
+        if self.body is None and route.body is not None:
+            self.body = body_decoder(route.body)
         self.role = route.role
         self.rank = _RANKS[route.role] if route.role is not None else 0
 

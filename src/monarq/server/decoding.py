@@ -92,7 +92,8 @@ def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
     if kind is None:
         return _no_query
     fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
-    lists = {name for name, info in fields.items() if _is_list(info.type)}
+    lists = {name for name, info in fields.items() if _holds(info.type, list)}
+    texts = {name for name, info in fields.items() if _holds(info.type, str)}
     strict = kind.__struct_config__.forbid_unknown_fields
 
     def decoded(query: str) -> Any:
@@ -108,6 +109,9 @@ def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
                 values.setdefault(name, []).append(value)
             elif name in values:
                 raise InvalidRequestError(f"{name} is given twice")
+            elif value.lower() == "null" and name not in texts:
+                # The decoder would take it for a value that was left out.
+                raise InvalidRequestError(f"{name} must not be null")
             else:
                 values[name] = value
         try:
@@ -124,10 +128,15 @@ def _no_query(query: str) -> None:
         raise InvalidRequestError(f"there is no parameter {name[:100]!r}; this call takes none")
 
 
-def _is_list(kind: Any) -> bool:
-    if typing.get_origin(kind) in (typing.Union, UnionType):
-        return any(_is_list(part) for part in typing.get_args(kind))
-    return kind is list or typing.get_origin(kind) is list
+def _holds(kind: Any, wanted: type) -> bool:
+    """Whether a field of this type may hold such a value."""
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, UnionType, typing.Annotated):
+        return any(_holds(part, wanted) for part in typing.get_args(kind))
+    if origin is typing.Literal:
+        return any(isinstance(value, wanted) for value in typing.get_args(kind))
+    kind = origin or kind
+    return isinstance(kind, type) and issubclass(kind, wanted)
 
 
 def split_query(query: str) -> list[tuple[str, str]]:

@@ -29,6 +29,8 @@ class Route(Struct, frozen=True, kw_only=True):
     query: type[Struct] | None = None
     body: Any = None
     """The type of the JSON body; None if there is none."""
+    decode: Callable[[bytes], Any] | None = None
+    """Reads the body where decoding it as `body` would not do; raises `InvalidRequestError`."""
     answer: Any = None
     """The type of the JSON answer; None if there is none, or it is no JSON."""
     status: int = 200

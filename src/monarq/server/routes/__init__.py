@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from monarq.server.routes import push
+from monarq.server.routes import ack, configure, lease, pop, push, transaction
 from monarq.server.routing import Route
 
-ROUTES: tuple[Route, ...] = (*push.ROUTES,)
+ROUTES: tuple[Route, ...] = (
+    *push.ROUTES,
+    *pop.ROUTES,
+    *ack.ROUTES,
+    *transaction.ROUTES,
+    *lease.ROUTES,
+    *configure.ROUTES,
+)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
-from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem, PushStatus
-from monarq.server.exchange import Handled, Pending, Principal, Request, Response, Role
+from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem
+from monarq.server.encoding import encode, pushed_items
+from monarq.server.exchange import Handled, Pending, Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.server.times import micros_of
@@ -16,8 +15,6 @@ from monarq.server.wire.push import PushBody, PushedItem, PushItemBody
 _BUFFER_MS = 100.0
 _BUFFER_MAX = 100
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.{1,200})?")
-
-_encode = msgspec.json.Encoder().encode
 
 
 def push(service: Service, request: Request) -> Handled:
@@ -57,12 +54,8 @@ def push_request(items: list[PushItemBody], request: Request) -> Push:
             )
             for item in items
         ],
-        producer_of(request.principal),
+        request.principal.subject,
     )
-
-
-def producer_of(principal: Principal) -> str | None:
-    return principal.subject
 
 
 def trace_headers(headers: dict[str, str]) -> bytes | None:
@@ -71,38 +64,11 @@ def trace_headers(headers: dict[str, str]) -> bytes | None:
     parent = headers.get("traceparent")
     if parent is None or not _TRACEPARENT.fullmatch(parent):
         return None
-    return _encode({"traceparent": parent})
-
-
-def pushed_items(pushed: list[Pushed]) -> list[PushedItem]:
-    return [
-        PushedItem(
-            index,
-            answer.status,
-            f"{answer.partition_id}-{answer.seq}",
-            answer.transaction_id,
-            str(answer.partition_id),
-            answer.trace_id,
-            answer.queue,
-            answer.seq,
-        )
-        if answer.status is not PushStatus.BUFFERED
-        else PushedItem(
-            index,
-            answer.status,
-            None,
-            answer.transaction_id,
-            None,
-            answer.trace_id,
-            answer.queue,
-            None,
-        )
-        for index, answer in enumerate(pushed)
-    ]
+    return encode({"traceparent": parent})
 
 
 def _answer(pushed: list[Pushed]) -> Response:
-    return Response(201, _encode(pushed_items(pushed)))
+    return Response(201, encode(pushed_items(pushed)))
 
 
 ROUTES = (

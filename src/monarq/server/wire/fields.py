@@ -32,4 +32,5 @@ Label = Annotated[
 
 Text = Annotated[str, Meta(max_length=65_536, extra_json_schema={"pattern": r"^[^\u0000]*$"})]
 
-PartitionId = Annotated[str, Meta(description="as a push or a pop has told it")]
+PartitionId = Annotated[str | int, Meta(description="as a push or a pop has told it")]
+"""Text to the outside; taken as a number too."""

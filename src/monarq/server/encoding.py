@@ -1,0 +1,124 @@
+"""Makes the answers that come by the thousand: of pushes and pops.
+
+Payloads go through as they are stored, never parsed. One struct a message and one encode over
+all of them: measured, that is as fast as joining strings by hand, and cannot get escaping wrong.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from monarq.model import Message, Popped, Pushed, PushStatus
+from monarq.server.times import iso
+from monarq.server.wire.pop import Autopilot, PopAnswer, PoppedMessage
+from monarq.server.wire.push import PushedItem
+
+encode = msgspec.json.Encoder().encode
+
+
+def pushed_items(pushed: list[Pushed]) -> list[PushedItem]:
+    return [
+        PushedItem(
+            index,
+            answer.status,
+            f"{answer.partition_id}-{answer.seq}",
+            answer.transaction_id,
+            str(answer.partition_id),
+            answer.trace_id,
+            answer.queue,
+            answer.seq,
+        )
+        if answer.status is not PushStatus.BUFFERED
+        else _buffered(index, answer)
+        for index, answer in enumerate(pushed)
+    ]
+
+
+def _buffered(index: int, answer: Pushed) -> PushedItem:
+    """Its place is not known before it is in the store."""
+    return PushedItem(
+        index,
+        answer.status,
+        None,
+        answer.transaction_id or None,
+        None,
+        answer.trace_id,
+        answer.queue,
+        None,
+    )
+
+
+def popped_answer(popped: Popped, group: str, autopilot: Autopilot | UnsetType = UNSET) -> bytes:
+    first = popped.messages[0]
+    lease = popped.lease_id
+    return encode(
+        PopAnswer(
+            True,
+            first.queue,
+            first.partition,
+            str(first.partition_id),
+            lease,
+            group,
+            [
+                PoppedMessage(
+                    f"{message.partition_id}-{message.seq}",
+                    message.transaction_id,
+                    message.trace_id,
+                    Raw(message.payload),
+                    iso(message.created_at),
+                    message.queue,
+                    message.partition,
+                    str(message.partition_id),
+                    lease,
+                    group,
+                    message.seq,
+                    message.attempts,
+                    message.attempts - 1,
+                    message.producer,
+                )
+                if message.headers is None and message.priority is None
+                else _full_message(message, lease, group)
+                for message in popped.messages
+            ],
+            autopilot,
+        )
+    )
+
+
+def _full_message(message: Message, lease: str | None, group: str) -> PoppedMessage:
+    headers = message.headers
+    return PoppedMessage(
+        f"{message.partition_id}-{message.seq}",
+        message.transaction_id,
+        message.trace_id,
+        Raw(message.payload),
+        iso(message.created_at),
+        message.queue,
+        message.partition,
+        str(message.partition_id),
+        lease,
+        group,
+        message.seq,
+        message.attempts,
+        message.attempts - 1,
+        message.producer,
+        traceparent=UNSET if headers is None else _traceparent(headers),
+        headers=UNSET if headers is None else Raw(headers),
+        priority=UNSET if message.priority is None else message.priority,
+        max_attempts=UNSET if message.max_attempts is None else message.max_attempts,
+    )
+
+
+class _Headers(Struct):
+    traceparent: str | UnsetType = UNSET
+
+
+_decode_headers = msgspec.json.Decoder(_Headers).decode
+
+
+@lru_cache(maxsize=1024)
+def _traceparent(headers: bytes) -> str | UnsetType:
+    return _decode_headers(headers).traceparent

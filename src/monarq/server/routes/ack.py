@@ -1,0 +1,219 @@
+"""Ack: the answer to what was popped, one by one or many at once; each is judged alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
+from monarq.model import DEFAULT_GROUP, MAX_BATCH, Ack, Acked, AckStatus
+from monarq.server.answers import error_headers, error_status, error_text
+from monarq.server.decoding import body_decoder
+from monarq.server.encoding import encode
+from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.routing import Route
+from monarq.server.service import Service
+from monarq.server.times import micros_of
+from monarq.server.wire.ack import AckAnswer, AckBatchBody, AckBody
+from monarq.store.contract import Outcome
+
+_STATUSES = {
+    None: AckStatus.COMPLETED,
+    "completed": AckStatus.COMPLETED,
+    "success": AckStatus.COMPLETED,
+    "failed": AckStatus.FAILED,
+    "retry": AckStatus.RETRY,
+    "release": AckStatus.RELEASE,
+    "dead": AckStatus.DEAD,
+    "dlq": AckStatus.DEAD,
+}
+
+
+# --- one -------------------------------------------------------------------------------
+
+
+def ack(service: Service, request: Request) -> Handled:
+    body: AckBody = request.body
+    try:
+        asked = ack_request(body, None)
+    except NotFoundError as error:
+        return _single(body.transaction_id, [error])
+    return Pending(service.broker.submit_acks([asked]), partial(_single, body.transaction_id))
+
+
+def ack_request(body: AckBody, group: str | None) -> Ack:
+    """What a body asks of the broker; `group` where it names none itself."""
+    return Ack(
+        status=_STATUSES[body.status],
+        transaction_id=body.transaction_id,
+        partition_id=None if body.partition_id is None else partition_number(body.partition_id),
+        lease_id=body.lease_id,
+        group=body.consumer_group or group or DEFAULT_GROUP,
+        error=body.error,
+        retry_at=None if body.retry_at is None else micros_of(body.retry_at),
+        result=_result(body.result),
+    )
+
+
+def partition_number(given: str | int) -> int:
+    """Partition ids are text to the outside; one that cannot be ours names no partition."""
+    if isinstance(given, int):
+        number = given
+    else:
+        number = int(given) if given.isascii() and given.isdecimal() and len(given) < 19 else 0
+    if not 0 < number < 10**18:
+        raise NotFoundError(f"there is no partition {str(given)[:64]!r}")
+    return number
+
+
+def _result(raw: Raw | UnsetType) -> bytes | None:
+    if isinstance(raw, UnsetType) or raw == b"null":
+        return None
+    return bytes(raw)
+
+
+def _single(transaction_id: str | None, outcomes: list[Outcome[Acked]]) -> Response:
+    outcome = outcomes[0]
+    answer = encode(ack_answer(transaction_id, outcome))
+    if isinstance(outcome, MonarqError):
+        return Response(error_status(outcome), answer, headers=error_headers(outcome))
+    return Response(200, answer)
+
+
+def ack_answer(transaction_id: str | None, outcome: Outcome[Acked]) -> AckAnswer:
+    if isinstance(outcome, MonarqError):
+        return AckAnswer(
+            False, transaction_id, error_text(outcome), None, None, False, False, outcome.code
+        )
+    return AckAnswer(
+        True,
+        transaction_id,
+        None,
+        outcome.queue,
+        outcome.partition,
+        outcome.lease_released,
+        outcome.dead > 0,
+        UNSET,
+        outcome.count if transaction_id is None else UNSET,
+    )
+
+
+# --- many ------------------------------------------------------------------------------
+
+
+class _Envelope(Struct, rename="camel", forbid_unknown_fields=True):
+    """A batch of which the single acks are not looked at yet."""
+
+    acknowledgments: list[Raw] | None = None
+    consumer_group: Any = None
+    lease_id: Any = None
+    status: Any = None
+    error: Any = None
+    retry_at: Any = None
+
+
+_decode_batch = body_decoder(AckBatchBody)
+_decode_envelope = body_decoder(_Envelope)
+_decode_one = body_decoder(AckBody)
+
+
+class _Batch(Struct):
+    """A decoded batch: each ack, or why it cannot be read."""
+
+    acks: list[AckBody | InvalidRequestError]
+    consumer_group: str | None
+
+
+def decode_batch(body: bytes) -> _Batch:
+    """One ack that is malformed spoils only itself: if the whole cannot be decoded at once,
+    each ack is decoded alone."""
+    try:
+        read: AckBatchBody = _decode_batch(body)
+        given: list[AckBody | InvalidRequestError] | None = (
+            None if read.acknowledgments is None else [*read.acknowledgments]
+        )
+    except InvalidRequestError:
+        envelope: _Envelope = _decode_envelope(body)
+        acks = envelope.acknowledgments
+        if acks is None or len(acks) > MAX_BATCH:
+            raise
+        envelope.acknowledgments = None
+        read = _decode_batch(encode(envelope))
+        given = [_one(raw) for raw in acks]
+    if given is not None:
+        if (read.lease_id, read.status, read.error, read.retry_at) != (None,) * 4:
+            raise InvalidRequestError("give acknowledgments, or a leaseId and status, not both")
+        return _Batch(given, read.consumer_group)
+    if read.lease_id is None:
+        raise InvalidRequestError("acknowledgments, or a leaseId and status, must be given")
+    whole = AckBody(
+        lease_id=read.lease_id, status=read.status, error=read.error, retry_at=read.retry_at
+    )
+    return _Batch([whole], read.consumer_group)
+
+
+def _one(raw: Raw) -> AckBody | InvalidRequestError:
+    try:
+        decoded: AckBody = _decode_one(bytes(raw))
+    except InvalidRequestError as error:
+        return error
+    return decoded
+
+
+def ack_batch(service: Service, request: Request) -> Handled:
+    batch: _Batch = request.body
+    good: list[Ack] = []
+    answers: list[AckAnswer | None] = []
+    for body in batch.acks:
+        if isinstance(body, InvalidRequestError):
+            answers.append(ack_answer(None, body))
+            continue
+        try:
+            good.append(ack_request(body, batch.consumer_group))
+            answers.append(None)
+        except NotFoundError as error:
+            answers.append(ack_answer(body.transaction_id, error))
+    if not good:
+        return Response(200, encode(answers))
+    return Pending(service.broker.submit_acks(good), partial(_many, good, answers))
+
+
+def _many(
+    asked: list[Ack], answers: list[AckAnswer | None], outcomes: list[Outcome[Acked]]
+) -> Response:
+    answered = [
+        ack_answer(request.transaction_id, outcome)
+        for request, outcome in zip(asked, outcomes, strict=True)
+    ]
+    if len(answered) == len(answers):
+        return Response(200, encode(answered))
+    rest = iter(answered)
+    return Response(200, encode([answer or next(rest) for answer in answers]))
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/api/v1/ack",
+        handler=ack,
+        summary="Answer a message, or all of a lease",
+        tag="messages",
+        role=Role.WRITE,
+        body=AckBody,
+        answer=AckAnswer,
+        errors=(404, 409),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/ack/batch",
+        handler=ack_batch,
+        summary="Answer many messages, each on its own, or all of a lease",
+        tag="messages",
+        role=Role.WRITE,
+        body=AckBatchBody,
+        decode=decode_batch,
+        answer=list[AckAnswer],
+    ),
+)

@@ -1,0 +1,52 @@
+"""Making a queue, or changing what is named of one."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from monarq.model import QueueOptions
+from monarq.server.answers import json_answer
+from monarq.server.exchange import Request, Response, Role
+from monarq.server.routing import Route
+from monarq.server.service import Service
+from monarq.server.wire.configure import MEANINGLESS, ConfigureAnswer, ConfigureBody
+
+_OPTIONS = QueueOptions.__struct_fields__
+
+
+async def configure(service: Service, request: Request) -> Response:
+    body: ConfigureBody = request.body
+    given = {} if body.options is None else structs.asdict(body.options)
+    queue = await service.broker.store.configure(
+        body.queue,
+        kind=body.kind,
+        namespace=body.namespace,
+        task=body.task,
+        options={name: given[name] for name in _OPTIONS if given.get(name) is not None},
+    )
+    return json_answer(
+        ConfigureAnswer(
+            configured=True,
+            queue=queue.name,
+            kind=queue.kind,
+            namespace=queue.namespace,
+            task=queue.task,
+            options=queue.options,
+            ignored=[name for name in MEANINGLESS if given.get(name) is not None],
+        )
+    )
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/api/v1/configure",
+        handler=configure,
+        summary="Make a queue, or change what is named; the rest keeps its value",
+        tag="queues",
+        role=Role.WRITE,
+        body=ConfigureBody,
+        answer=ConfigureAnswer,
+        errors=(409,),
+    ),
+)

@@ -1,0 +1,107 @@
+"""Pop: a lease on what is there, or a wait for it; 204 where there is nothing.
+
+A queue that does not exist is an empty queue.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import UNSET, UnsetType
+
+from monarq.errors import InvalidRequestError
+from monarq.model import DEFAULT_GROUP, Pop, Popped, StartFrom
+from monarq.server.encoding import popped_answer
+from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.routing import Route
+from monarq.server.service import Service
+from monarq.server.times import parse_time
+from monarq.server.wire.pop import Autopilot, PopAnswer, PopQuery
+
+MAX_WAIT_SECONDS = 3_600.0
+_AUTOPILOT = Autopilot(batch=200, partitions=10)
+_NOTHING = Response(204)
+
+
+def pop(service: Service, request: Request) -> Handled:
+    query: PopQuery = request.query
+    if query.conflation:
+        raise InvalidRequestError("conflation is not supported: every message is delivered")
+    group = query.consumer_group or DEFAULT_GROUP
+    chosen = _chosen(query)
+    batch, partitions = (1, 1) if chosen is UNSET else (chosen.batch, chosen.partitions)
+    queue = request.path.get("queue")
+    asked = Pop(
+        queue=queue,
+        partition=request.path.get("partition"),
+        # Queen's clients name them with a queue too, where they mean nothing.
+        namespace=(query.namespace or None) if queue is None else None,
+        task=(query.task or None) if queue is None else None,
+        group=group,
+        batch=query.batch or batch,
+        partitions=query.partitions or partitions,
+        lease_seconds=query.lease_time,
+        auto_ack=query.auto_ack,
+        start=_start(query),
+        consumer=query.consumer or request.principal.subject,
+    )
+    wait = min(query.timeout / 1_000, MAX_WAIT_SECONDS) if query.wait else 0.0
+    broker = service.broker
+    return Pending(
+        broker.submit_pop(asked, wait),
+        partial(_answer, group, chosen),
+        partial(_give_back, service, group),
+    )
+
+
+def _chosen(query: PopQuery) -> Autopilot | UnsetType:
+    """What the broker chooses, if it is asked to."""
+    if not query.autopilot:
+        return UNSET
+    return Autopilot(
+        batch=query.batch or _AUTOPILOT.batch,
+        partitions=query.partitions or _AUTOPILOT.partitions,
+    )
+
+
+def _start(query: PopQuery) -> StartFrom | int:
+    """Where a new group begins; a point in time says more than a mode."""
+    if query.subscription_from is None:
+        mode = query.subscription_mode
+        return StartFrom.ALL if mode is None or mode == "all" else StartFrom.NEW
+    if query.subscription_from == "now":
+        return StartFrom.NEW
+    return parse_time(query.subscription_from, "subscriptionFrom")
+
+
+def _answer(group: str, autopilot: Autopilot | UnsetType, popped: Popped) -> Response:
+    if not popped.messages:
+        return _NOTHING
+    return Response(200, popped_answer(popped, group, autopilot))
+
+
+def _give_back(service: Service, group: str, popped: Popped) -> None:
+    if popped.lease_id is not None:
+        service.broker.give_back(popped, group)
+
+
+def _route(path: str, summary: str) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        handler=pop,
+        summary=summary,
+        tag="messages",
+        role=Role.WRITE,
+        query=PopQuery,
+        answer=PopAnswer,
+        empty=True,
+        errors=(409,),
+    )
+
+
+ROUTES = (
+    _route("/api/v1/pop/queue/{queue}", "Pop from a queue"),
+    _route("/api/v1/pop/queue/{queue}/partition/{partition}", "Pop from one partition"),
+    _route("/api/v1/pop", "Pop from the queues of a namespace and/or task"),
+)

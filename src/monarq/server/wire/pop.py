@@ -1,0 +1,75 @@
+"""Pop, in and out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from monarq.model import MAX_BATCH
+from monarq.server.wire.fields import Label, Name
+
+
+class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    batch: Annotated[int, Meta(ge=1, le=MAX_BATCH)] | None = None
+    wait: bool = False
+    timeout: Annotated[
+        float, Meta(ge=0, le=1e12, description="milliseconds to wait; at most an hour counts")
+    ] = 30_000.0
+    consumer_group: Name | None = None
+    auto_ack: bool = False
+    partitions: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    subscription_mode: Literal["all", "new", "new-only"] | None = None
+    subscription_from: (
+        Annotated[str, Meta(description="`now`, or a time in ISO 8601 with a time zone")] | None
+    ) = None
+    lease_time: Annotated[float, Meta(ge=0.001, le=7 * 86_400, description="seconds")] | None = None
+    consumer: Annotated[Name, Meta(description="who consumes, for the logs of deliveries")] | (
+        None
+    ) = None
+    namespace: Label | None = None
+    task: Label | None = None
+    autopilot: Annotated[
+        bool, Meta(description="let the broker choose `batch` and `partitions`")
+    ] = False
+    conflation: Annotated[bool, Meta(description="refused: there is no such thing here")] = False
+    frames: Annotated[bool, Meta(description="has no effect: answers are JSON")] = False
+
+
+class PoppedMessage(Struct, rename="camel", gc=False):
+    id: str
+    transaction_id: str
+    trace_id: str | None
+    data: Annotated[Raw, Meta(description="the payload as it was pushed")]
+    created_at: str
+    queue: str
+    partition: str
+    partition_id: str
+    lease_id: str | None
+    consumer_group: str
+    seq: int
+    attempts: int
+    retry_count: int
+    producer_sub: str | None
+    traceparent: str | UnsetType = UNSET
+    headers: Annotated[Raw, Meta(description="such as where a dead letter came from")] | (
+        UnsetType
+    ) = UNSET
+    priority: int | UnsetType = UNSET
+    max_attempts: int | UnsetType = UNSET
+
+
+class Autopilot(Struct):
+    batch: int
+    partitions: int
+
+
+class PopAnswer(Struct, rename="camel"):
+    success: bool
+    queue: str
+    partition: str
+    partition_id: str
+    lease_id: str | None
+    consumer_group: str
+    messages: list[PoppedMessage]
+    autopilot: Autopilot | UnsetType = UNSET
