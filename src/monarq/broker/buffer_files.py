@@ -247,11 +247,11 @@ class BufferFiles:
             log.error("cannot set aside %s (%s): %s", trouble.file.path, trouble, error)
         journal.forget_file()
 
-    def done(self, record: Record) -> None:
-        """This record and those before it are in the store, or set aside."""
-        journal = record.journal
-        journal.advance(record.end)
-        self._records -= record.is_fresh
+    def done(self, records: Sequence[Record]) -> None:
+        """What `peek` gave (all of it, or its first few) is in the store, or set aside."""
+        journal = records[-1].journal
+        journal.advance(records[-1].end)
+        self._records -= sum(record.is_fresh for record in records)
         try:
             if journal.finish_file():
                 return

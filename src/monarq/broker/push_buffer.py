@@ -167,8 +167,9 @@ class PushBuffer:
         """The next records to replay, in order; see `BufferFiles.peek`."""
         return await self._in_thread(lambda: self._files.peek(max_messages, max_bytes))
 
-    async def done(self, record: Record) -> None:
-        await self._in_thread(lambda: self._files.done(record))
+    async def done(self, records: Sequence[Record]) -> None:
+        """What `peek` gave is in the store, or set aside."""
+        await self._in_thread(lambda: self._files.done(records))
 
     async def set_aside(self, record: Record, index: int, error: MonarqError) -> None:
         await self._in_thread(lambda: self._files.set_aside(record, index, error))

@@ -82,9 +82,8 @@ class Replayer:
         else:
             for (record, index), answer in zip(places, answers, strict=True):
                 await self._settle(record, index, answer)
-        for record in records:
-            await self._buffer.done(record)
-            self._progress(record.end - record.start)
+        await self._buffer.done(records)
+        self._progress(records[-1].end - records[0].start)
 
     async def _replay_alone(self, record: Record, index: int, push: Push) -> None:
         mark = f"{record.entry.mark[:48]}.{index}"
