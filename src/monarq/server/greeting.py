@@ -1,0 +1,71 @@
+"""What the server says when it is ready: where it listens, where its data is, what to try."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from monarq import __version__
+from monarq.config import Settings
+from monarq.places import data_directory, store_address, without_password
+from monarq.server.logs import is_text
+
+logger = logging.getLogger("monarq.serving")
+
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def greet(settings: Settings, port: int) -> None:
+    url = url_of(settings, port)
+    store = without_password(store_address(settings))
+    data = str(data_directory(settings))
+    if settings.insecure and not settings.auth:
+        logger.warning("nobody is authenticated: whoever reaches this port may do everything")
+    if is_text(settings):
+        sys.stdout.write(_text(settings, url, store, data))
+        sys.stdout.flush()
+        return
+    fields = {
+        "url": url,
+        "host": settings.host,
+        "port": port,
+        "store": store,
+        "data": data,
+        "workers": settings.workers,
+        "version": __version__,
+    }
+    logger.info("listening", extra={"fields": fields})
+
+
+def url_of(settings: Settings, port: int) -> str:
+    host = _EVERYWHERE.get(settings.host, settings.host)
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    return f"{'https' if settings.tls_certificate else 'http'}://{host}:{port}"
+
+
+def _text(settings: Settings, url: str, store: str, data: str) -> str:
+    where = f" (on {settings.host})" if settings.host in _EVERYWHERE else ""
+    options = ""
+    if settings.tls_certificate:
+        options += f" --cacert {settings.tls_certificate}"
+    if settings.auth:
+        options += ' -H "Authorization: Bearer $MONARQ_TOKEN"'
+    json = f"curl{options} -H 'Content-Type: application/json' {url}/api/v1"
+    return "\n".join(
+        (
+            f"Monarq {__version__}",
+            f"  listens on  {url}{where}",
+            f"  store       {store}",
+            f"  data        {data}",
+            "",
+            "Try it, from another terminal:",
+            f"""  {json}/configure -d '{{"queue":"hello"}}'""",
+            f"""  {json}/push -d '{{"items":[{{"queue":"hello","payload":{{"text":"hi"}}}}]}}'""",
+            f"  curl{options} '{url}/api/v1/pop/queue/hello?autoAck=true'",
+            "",
+            f"The API is described at {url}/docs. Ctrl+C stops the server.",
+            "",
+            "",
+        )
+    )

@@ -1,0 +1,187 @@
+"""One process of the server: a broker, the application over it, and the sockets in front.
+
+Starts them in order, runs until it is told to stop, and drains: what is under way is finished,
+within a bound. Starts no other process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from monarq import __version__
+from monarq.broker.broker import Broker
+from monarq.broker.peers import Peers
+from monarq.clock import SystemClock
+from monarq.config import Settings
+from monarq.crypto import parse_key
+from monarq.places import buffer_directory, store_address
+from monarq.server.app import Application
+from monarq.server.auth import Authenticator
+from monarq.server.http import Connection, Endpoint, Limits
+from monarq.server.listening import BACKLOG, ListenError, load_certificate, tls_context
+from monarq.server.routes import ROUTES
+from monarq.server.service import Service
+from monarq.store import Store, open_store
+
+logger = logging.getLogger("monarq.serving")
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LEAST_CLOSE_SECONDS = 2.0
+"""What the store is given to close, also when the drain took all its time."""
+
+
+class Worker:
+    def __init__(
+        self,
+        settings: Settings,
+        listeners: Sequence[socket.socket],
+        *,
+        ready: Callable[[], None],
+        start_peers: Callable[[], Awaitable[Peers]] | None = None,
+        run_dir: Path | None = None,
+        number: int = 0,
+    ) -> None:
+        self._settings = settings
+        self._listeners = listeners
+        self._ready = ready
+        self._start_peers = start_peers
+        self._run_dir = run_dir
+        self._number = number
+        self._stop = asyncio.Event()
+        self._stop_now = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until told to stop. Raises `MonarqError` if it cannot begin."""
+        async with AsyncExitStack() as stack:
+            starting = asyncio.create_task(self._start(stack))
+            if not await self._unless(self._stop, starting):
+                return
+            endpoint, broker, servers = starting.result()
+            self._ready()
+            await self._stop.wait()
+            await self._drain(endpoint, broker, servers)
+
+    def stop(self) -> None:
+        """Drain, and then end; told so again, end now."""
+        if self._stop.is_set():
+            logger.warning("stopping now")
+            self._stop_now.set()
+        self._stop.set()
+
+    async def _start(
+        self, stack: AsyncExitStack
+    ) -> tuple[Endpoint, Broker, list[asyncio.AbstractServer]]:
+        settings = self._settings
+        tls = tls_context(settings)
+        authenticate = None
+        if settings.auth:
+            authenticator = Authenticator(settings)
+            await authenticator.start()
+            stack.push_async_callback(authenticator.close)
+            authenticate = authenticator.authenticate
+        peers = None
+        if self._start_peers is not None:
+            peers = await self._start_peers()
+            stack.callback(peers.close)
+        broker = await Broker.start(
+            opener(settings),
+            settings,
+            buffer_dir=buffer_directory(settings) if settings.buffer_enabled else None,
+            peers=peers,
+        )
+        stack.push_async_callback(self._close_broker, broker)
+        service = Service(broker, settings, SystemClock().now(), __version__)
+        application = Application(service, ROUTES, authenticate=authenticate)
+        endpoint = Endpoint(application, Limits.of(settings))
+        stack.callback(endpoint.close)
+        servers = [await self._listen(endpoint, listener, tls) for listener in self._listeners]
+        if tls is not None:
+            endpoint.loop.add_signal_handler(signal.SIGHUP, self._reload, tls)
+        return endpoint, broker, servers
+
+    async def _listen(
+        self, endpoint: Endpoint, listener: socket.socket, tls: ssl.SSLContext | None
+    ) -> asyncio.AbstractServer:
+        timeouts = {}
+        if tls is not None:
+            timeouts["ssl_handshake_timeout"] = self._settings.header_timeout_seconds
+            timeouts["ssl_shutdown_timeout"] = endpoint.limits.linger_seconds
+        return await endpoint.loop.create_server(
+            functools.partial(Connection, endpoint),
+            sock=listener,
+            backlog=BACKLOG,
+            ssl=tls,
+            **timeouts,
+        )
+
+    def _reload(self, tls: ssl.SSLContext) -> None:
+        try:
+            load_certificate(tls, self._settings)
+        except ListenError as error:
+            logger.error("the certificate was not changed: %s", error)
+        else:
+            logger.info("the certificate was read again")
+
+    async def _drain(
+        self, endpoint: Endpoint, broker: Broker, servers: Sequence[asyncio.AbstractServer]
+    ) -> None:
+        """No new connections or calls; those under way are finished, the waiting pops empty."""
+        logger.info("draining", extra={"fields": {"connections": len(endpoint.connections)}})
+        # Whoever has connected already is taken, not reset.
+        await asyncio.sleep(0)
+        for server in servers:
+            server.close()
+        endpoint.drain()
+        broker.drain()
+        emptied = asyncio.create_task(endpoint.emptied())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_seconds):
+                await self._unless(self._stop_now, emptied)
+        cut = len(endpoint.connections)
+        if cut:
+            logger.warning("connections were cut", extra={"fields": {"connections": cut}})
+        endpoint.close()
+
+    async def _close_broker(self, broker: Broker) -> None:
+        seconds = 0.0 if self._stop_now.is_set() else self._settings.drain_seconds
+        try:
+            async with asyncio.timeout(seconds + _LEAST_CLOSE_SECONDS):
+                closing = asyncio.create_task(broker.close(seconds))
+                await self._unless(self._stop_now, closing)
+        except TimeoutError:
+            logger.warning("the store did not close in time")
+
+    async def _unless(self, event: asyncio.Event, task: asyncio.Task[object]) -> bool:
+        """Wait for the task, unless the event comes first: then it is cancelled."""
+        other = asyncio.create_task(event.wait())
+        try:
+            await asyncio.wait({other, task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            other.cancel()
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if task.cancelled():
+            return False
+        task.result()
+        return True
+
+
+def opener(settings: Settings) -> Callable[[], Awaitable[Store]]:
+    """Opens the store that the settings name."""
+    return functools.partial(
+        open_store,
+        store_address(settings),
+        keys=[parse_key(key) for key in settings.encryption_keys],
+        schema=settings.schema,
+    )
