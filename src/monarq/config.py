@@ -143,6 +143,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_level: Annotated[
         str, Meta(pattern="^(debug|info|warning|error)$", description="least that is logged")
     ] = "info"
+    slow_request_ms: Annotated[
+        Milliseconds, Meta(description="requests (other than pops) that take longer are logged")
+    ] = 1_000.0
     metrics_queue_labels: Annotated[
         int, Meta(ge=0, le=100_000, description="queues with labels of their own in the metrics")
     ] = 500

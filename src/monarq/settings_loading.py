@@ -92,7 +92,7 @@ def load(
     values: dict[str, Any] = {}
     for name, (value, source) in given.items():
         try:
-            values[name] = convert(FIELDS[name], value)
+            values[name] = convert(FIELDS[name], value, is_text=source.kind != "file")
         except ValueError as error:
             mistakes.append(f"{name} (from {source}): {error}")
     if not mistakes:
@@ -105,19 +105,14 @@ def load(
     return Loaded(settings, sources, path, warnings)
 
 
-def convert(field: Field, value: Any) -> Any:
-    """The value in the setting's type; `ValueError` says what is allowed. Text, as variables and
-    flags have it, is read; a value of the file must have the right type already."""
-    if isinstance(value, str) and field.is_list:
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    elif field.is_list and isinstance(value, (list, tuple)):
-        value = [
-            part.strip() if isinstance(part, str) else part
-            for whole in value
-            for part in (whole.split(",") if isinstance(whole, str) else [whole])
-        ]
+def convert(field: Field, value: Any, *, is_text: bool) -> Any:
+    """The value in the setting's type; `ValueError` says what is allowed. Variables and flags
+    are text to be read; a value of the file must have the right type already."""
+    if is_text and field.is_list:
+        whole = value if isinstance(value, str) else ",".join(value)
+        value = [part.strip() for part in whole.split(",") if part.strip()]
     try:
-        converted = msgspec.convert(value, field.type, strict=not isinstance(value, str))
+        converted = msgspec.convert(value, field.type, strict=not is_text)
     except msgspec.ValidationError as error:
         shown = "***" if field.secret else repr(value)
         raise ValueError(f"{_plain(str(error), field)}, not {shown}") from None

@@ -1,0 +1,59 @@
+"""All that is measured, put together: this process, those that share its port, and the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from monarq.broker.broker import Broker
+from monarq.clock import SECOND, SystemClock
+from monarq.config import Settings
+from monarq.server.broker_metrics import measured, standing
+from monarq.server.metric_families import Family, added_up, counter
+from monarq.server.process_metrics import process_families
+from monarq.server.request_metrics import RequestMetrics
+from monarq.server.store_metrics import StoreMetrics
+from monarq.server.worker_metrics import WorkerMetrics
+
+
+class Metrics:
+    """One a process. `requests` is told of every answer."""
+
+    def __init__(self, broker: Broker, settings: Settings, started_at: int) -> None:
+        self.requests = RequestMetrics()
+        self._broker = broker
+        self._started_at = started_at
+        self._store = StoreMetrics(lambda: broker.store, settings.metrics_queue_labels)
+        self._workers: WorkerMetrics | None = None
+
+    async def join(self, directory: Path, worker: int) -> None:
+        """Share the metrics with the other processes on this port, by sockets in `directory`."""
+        self._workers = WorkerMetrics(directory, worker)
+        await self._workers.start(self.of_this_process)
+
+    async def close(self) -> None:
+        if self._workers is not None:
+            await self._workers.close()
+
+    def of_this_process(self) -> list[Family]:
+        uptime = (SystemClock().now() - self._started_at) / SECOND
+        return [
+            *self.requests.families(),
+            *measured(self._broker.measures),
+            *standing(self._broker.health(), uptime),
+            *process_families(),
+        ]
+
+    async def families(self) -> list[Family]:
+        """Of all processes on this port, and of the store."""
+        processes = [self.of_this_process()]
+        if self._workers is not None:
+            processes += await self._workers.of_others()
+            unreachable = float(self._workers.unreachable)
+            processes[0].append(
+                counter(
+                    "monarq_workers_unreachable",
+                    "Times that a process on this port did not tell its metrics",
+                    [((), unreachable)],
+                )
+            )
+        return [*added_up(processes), *await self._store.families()]
