@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from monarq.broker.broker import Broker
+from monarq.clock import Clock, SystemClock
 from monarq.config import Settings
 
 
@@ -16,3 +17,7 @@ class Service:
     settings: Settings
     started_at: int
     version: str
+    clock: Clock = field(default_factory=SystemClock)
+
+    def now(self) -> int:
+        return self.clock.now()
