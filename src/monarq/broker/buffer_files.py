@@ -77,7 +77,7 @@ class BufferFiles:
         self,
         directory: Path,
         *,
-        label: str,
+        store: str,
         cipher: Cipher | None,
         file_bytes: int,
         max_bytes: int,
@@ -85,7 +85,7 @@ class BufferFiles:
     ) -> None:
         self.directory = directory
         self.state = BufferState()
-        self._label = label
+        self._store = store
         self._cipher = cipher
         self._file_bytes = file_bytes
         self._max_bytes = max_bytes
@@ -290,7 +290,7 @@ class BufferFiles:
         for directory in self._subdirectories():
             if directory in mine:
                 continue
-            journal = Journal.claim(directory, label=self._label, clock=self._clock)
+            journal = self._claim(directory)
             if journal is None:
                 continue
             if journal.files:
@@ -304,7 +304,7 @@ class BufferFiles:
 
     def _claim_own(self) -> Journal:
         for directory in self._subdirectories():
-            journal = Journal.claim(directory, label=self._label, clock=self._clock)
+            journal = self._claim(directory)
             if journal is not None:
                 return journal
         for _ in range(_CLAIMS):
@@ -314,11 +314,19 @@ class BufferFiles:
                 directory.mkdir(mode=0o700)
             except FileExistsError:
                 continue
-            journal = Journal.claim(directory, label=self._label, clock=self._clock)
+            journal = Journal.claim(directory, store=self._store, clock=self._clock)
             if journal is not None:
                 sync_directory(self.directory)
                 return journal
         raise OSError(f"no subdirectory of {self.directory} could be claimed")
+
+    def _claim(self, directory: Path) -> Journal | None:
+        """One that cannot be used (not ours to write, say) hinders nobody else."""
+        try:
+            return Journal.claim(directory, store=self._store, clock=self._clock)
+        except OSError as error:
+            log.warning("cannot adopt %s: %s", directory, error)
+            return None
 
     def _look_at_others(self) -> None:
         """What is in the subdirectories of other processes, living or not."""
@@ -331,7 +339,7 @@ class BufferFiles:
             size = _size(directory)
             total += size
             owner = read_owner(directory)
-            if size and owner is not None and owner.label != self._label:
+            if size and owner is not None and owner.store != self._store:
                 others.append(directory.name)
         self._others_bytes, self._others = total, others
 

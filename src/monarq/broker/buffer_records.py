@@ -57,6 +57,7 @@ class _Body(Struct, array_like=True, frozen=True):
     at: int
     attempted: bool
     pushes: list[_Push]
+    repeatable: list[int] = []
 
 
 class Entry(Struct, frozen=True):
@@ -68,6 +69,8 @@ class Entry(Struct, frozen=True):
     pushes: list[Push]
     attempted: bool = False
     """Whether the store was asked before, so that it may have these pushes under this mark."""
+    repeatable: list[int] = []
+    """Of an attempted one: pushes that the store had by the same transaction ids then."""
 
     @property
     def messages(self) -> int:
@@ -116,6 +119,7 @@ def encode_entry(entry: Entry, salt: int, cipher: Cipher | None = None) -> bytes
                 _Push([_Item(*msgspec.structs.astuple(item)) for item in push.items], push.producer)
                 for push in entry.pushes
             ],
+            entry.repeatable,
         )
     )
     flags = 0
@@ -143,6 +147,7 @@ def decode_entry(frame: Frame, cipher: Cipher | None = None) -> Entry:
             for push in found.pushes
         ],
         found.attempted,
+        found.repeatable,
     )
 
 

@@ -37,16 +37,16 @@ POSITION = "position"
 _FILE_NAME = re.compile(r"(\d{10})\.(\d{1,20})\.([0-9a-f]{8})\.buffer", re.ASCII)
 
 
-class Owner(Struct, frozen=True, omit_defaults=True):
+class Owner(Struct, frozen=True):
     """What the lock file says, for people and for those who would adopt the subdirectory."""
 
-    pid: int
-    label: str = ""
-    """Which store the records are for."""
+    store: str
+    """Which one the records are for."""
 
 
 class _Position(Struct, frozen=True):
-    file: int
+    file: str
+    """Its whole name: a number alone is used again after the files are gone."""
     offset: int
 
 
@@ -78,9 +78,8 @@ class FileTroubleError(Exception):
 class Journal:
     """See the module. Made by `claim`."""
 
-    def __init__(self, directory: Path, lock: int, owner: Owner, clock: Clock) -> None:
+    def __init__(self, directory: Path, lock: int, clock: Clock) -> None:
         self.directory = directory
-        self.owner = owner
         self._lock = lock
         self._clock = clock
         self.files: deque[BufferFile] = deque(
@@ -96,35 +95,20 @@ class Journal:
         self._saved = self._load_position()
 
     @classmethod
-    def claim(cls, directory: Path, *, label: str, clock: Clock) -> Self | None:
+    def claim(cls, directory: Path, *, store: str, clock: Clock) -> Self | None:
         """Take the subdirectory, unless another process has it, or it is for another store."""
         try:
             lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
+        except FileNotFoundError:  # removed meanwhile
             return None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its last owner may have removed it between our open and our lock.
-            if os.fstat(lock).st_ino != (directory / LOCK).stat().st_ino:
-                os.close(lock)
-                return None
-        except (BlockingIOError, FileNotFoundError):
-            os.close(lock)
-            return None
-        owner = _decode_owner(os.pread(lock, 4096, 0))
-        if owner is not None and owner.label != label:
-            os.close(lock)
-            return None
-        owner = Owner(os.getpid(), label)
-        try:
-            # In place: the lock is on this very file.
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, msgspec.json.encode(owner) + b"\n", 0)
-            os.fsync(lock)
-            return cls(directory, lock, owner, clock)
+            if _take_lock(lock, directory) and _take_over(lock, store):
+                return cls(directory, lock, clock)
         except BaseException:
             os.close(lock)
             raise
+        os.close(lock)
+        return None
 
     # --- writing -----------------------------------------------------------------------
 
@@ -238,7 +222,7 @@ class Journal:
         self.offset = 0
 
     def save_position(self) -> None:
-        now = _Position(self.files[0].number, self.offset) if self.files else None
+        now = _Position(self.files[0].path.name, self.offset) if self.files else None
         if now is None or now == self._saved or now.offset == 0:
             return
         write_whole(self.directory / POSITION, msgspec.json.encode(now))
@@ -249,7 +233,7 @@ class Journal:
             found = msgspec.json.decode((self.directory / POSITION).read_bytes(), type=_Position)
         except (OSError, msgspec.MsgspecError):
             return None
-        if self.files and self.files[0].number == found.file:
+        if self.files and self.files[0].path.name == found.file:
             self.offset = min(max(0, found.offset), self.files[0].size)
         return found
 
@@ -319,6 +303,27 @@ def read_owner(directory: Path) -> Owner | None:
         return _decode_owner((directory / LOCK).read_bytes())
     except OSError:
         return None
+
+
+def _take_lock(lock: int, directory: Path) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Its last owner may have removed it between our open and our lock.
+        return os.fstat(lock).st_ino == (directory / LOCK).stat().st_ino
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _take_over(lock: int, store: str) -> bool:
+    """Whether it is for this store. Written in place (the lock is on this very file), and only
+    where it says nothing yet, so that a full disk does not keep anyone from its records."""
+    owner = _decode_owner(os.pread(lock, 4096, 0))
+    if owner is None:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, msgspec.json.encode(Owner(store)) + b"\n", 0)
+        os.fsync(lock)
+        return True
+    return owner.store == store
 
 
 def _decode_owner(data: bytes) -> Owner | None:

@@ -64,14 +64,15 @@ class PushBuffer:
         cls,
         directory: Path,
         *,
-        label: str = "",
+        store: str = "",
         cipher: Cipher | None = None,
         file_bytes: int = 64 << 20,
         max_bytes: int = 10 << 30,
         waiting_max_bytes: int = 128 << 20,
         clock: Clock | None = None,
     ) -> PushBuffer:
-        """`label` says which store the pushes are for; what is for another one is left alone.
+        """`store` names the one that the pushes are for, without its password: it is written
+        down, and what is for another store is left alone.
 
         Raises `BufferWriteError` if the directory cannot be used.
         """
@@ -82,7 +83,7 @@ class PushBuffer:
                 thread,
                 lambda: BufferFiles(
                     directory,
-                    label=label,
+                    store=store,
                     cipher=cipher,
                     file_bytes=file_bytes,
                     max_bytes=max_bytes,
@@ -107,11 +108,20 @@ class PushBuffer:
     def unread_bytes(self) -> int:
         return self._files.state.bytes + self._waiting_bytes
 
-    async def append(self, mark: str, pushes: Sequence[Push], *, attempted: bool = False) -> None:
+    async def append(
+        self,
+        mark: str,
+        pushes: Sequence[Push],
+        *,
+        attempted: bool = False,
+        repeatable: Sequence[int] = (),
+    ) -> None:
         """Durable when it returns; refused with `BufferWriteError` or `OverloadedError`.
 
         `attempted`: the store was asked with this mark and these very pushes, and nobody knows
-        what became of it. A caller that is cancelled meanwhile leaves its record behind.
+        what became of it; `repeatable` are those of them that may be repeated alone, as all
+        their transaction ids are the caller's own. A caller that is cancelled meanwhile leaves
+        its record behind.
         """
         size = sum(_ITEM_BYTES + len(item.payload) for push in pushes for item in push.items)
         if self._closed:
@@ -119,9 +129,8 @@ class PushBuffer:
         if self._waiting and self._waiting_bytes + size > self._waiting_max_bytes:
             raise OverloadedError("too many pushes wait for the buffer file; try again in a moment")
         loop = asyncio.get_running_loop()
-        append = _Append(
-            Entry(mark, self._clock.now(), list(pushes), attempted), size, loop.create_future()
-        )
+        entry = Entry(mark, self._clock.now(), list(pushes), attempted, list(repeatable))
+        append = _Append(entry, size, loop.create_future())
         self._waiting.append(append)
         self._waiting_bytes += size
         if self._flush is None:

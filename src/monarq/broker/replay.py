@@ -72,7 +72,7 @@ class Replayer:
         try:
             answers = await self._push(pushes, mark=_joint_mark(records))
         except AlreadyPushedError:
-            self.replayed += len(pushes)
+            await self._repeat(records)
         except StoreUnavailableError:
             raise
         except Exception:
@@ -84,6 +84,16 @@ class Replayer:
                 await self._settle(record, index, answer)
         await self._buffer.done(records)
         self._progress(records[-1].end - records[0].start)
+
+    async def _repeat(self, records: list[Record]) -> None:
+        """The store has the call. It may have refused some of its pushes then, and that answer
+        was lost: those that it can tell apart by their transaction ids are asked about again."""
+        for record in records:
+            pushes = record.entry.pushes
+            repeatable = record.entry.repeatable if len(pushes) > 1 else []
+            self.replayed += len(pushes) - len(repeatable)
+            for index in repeatable:
+                await self._replay_alone(record, index, pushes[index])
 
     async def _replay_alone(self, record: Record, index: int, push: Push) -> None:
         mark = f"{record.entry.mark[:48]}.{index}"
