@@ -23,10 +23,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "broker": frozenset({"store"}),
     "server": frozenset({"store", "broker"}),
     "client": frozenset({"store", "broker"}),
+    "loadgen": frozenset(),
     "jobs": frozenset({"client"}),
     "spark": frozenset({"store", "client"}),
     "testing": frozenset({"store", "broker", "client", "jobs"}),
-    "cli": frozenset({"store", "broker", "server", "client", "jobs", "spark", ROOT}),
+    "cli": frozenset({"store", "broker", "server", "client", "jobs", "spark", "loadgen", ROOT}),
     "__main__": frozenset({"cli", "server", ROOT}),
     ROOT: frozenset({"store", "broker", "client", "jobs"}),
 }
