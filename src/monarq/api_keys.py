@@ -20,9 +20,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from monarq.errors import NotFoundError, SettingsError
+from monarq.errors import InvalidRequestError, NotFoundError, SettingsError
 
 PREFIX = "mq_"
+LONGEST_NAME = 255
 _ID_BYTES = 6
 _SECRET_BYTES = 32
 _SALT_BYTES = 16
@@ -72,6 +73,8 @@ def create_key(
 
     The first of the answer is the key: it is told now and never again.
     """
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise InvalidRequestError(f"a name is 1 to {LONGEST_NAME} printable characters")
     id_ = secrets.token_hex(_ID_BYTES)
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     salt = secrets.token_bytes(_SALT_BYTES)
