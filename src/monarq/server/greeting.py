@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib.metadata import version
 
-from monarq import __version__
 from monarq.config import Settings
 from monarq.places import data_directory, store_address, without_password
 from monarq.server.logs import is_text
@@ -32,7 +32,7 @@ def greet(settings: Settings, port: int) -> None:
         "store": store,
         "data": data,
         "workers": settings.workers,
-        "version": __version__,
+        "version": version("monarq"),
     }
     logger.info("listening", extra={"fields": fields})
 
@@ -54,7 +54,7 @@ def _text(settings: Settings, url: str, store: str, data: str) -> str:
     json = f"curl{options} -H 'Content-Type: application/json' {url}/api/v1"
     return "\n".join(
         (
-            f"Monarq {__version__}",
+            f"Monarq {version('monarq')}",
             f"  listens on  {url}{where}",
             f"  store       {store}",
             f"  data        {data}",

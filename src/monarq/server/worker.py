@@ -15,9 +15,9 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from importlib.metadata import version
 from pathlib import Path
 
-from monarq import __version__
 from monarq.broker.broker import Broker
 from monarq.broker.peers import Peers
 from monarq.clock import SystemClock
@@ -99,7 +99,7 @@ class Worker:
             peers=peers,
         )
         stack.push_async_callback(self._close_broker, broker)
-        service = Service(broker, settings, SystemClock().now(), __version__)
+        service = Service(broker, settings, SystemClock().now(), version("monarq"))
         application = Application(service, ROUTES, authenticate=authenticate)
         endpoint = Endpoint(application, Limits.of(settings))
         stack.callback(endpoint.close)
