@@ -1,0 +1,90 @@
+"""Pages of the API, put together from pages of the store: offsets, filters, bounds on bytes.
+
+A store pages by cursor alone. An offset is read over, so it has a limit; a filter that finds
+little stops after so many rows and says where to go on, so a page may be short, or empty, and
+still have a `next`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from monarq.model import Page
+from monarq.server.wire.paging import PageQuery
+
+T = TypeVar("T")
+Fetch = Callable[[int, str | None], Awaitable[Page[T]]]
+"""Asks the store for a page: how many rows, after which token."""
+
+MOST = 1000
+"""Rows that a store gives at once."""
+MAX_SCANNED = 20_000
+"""Rows that one request looks at."""
+MAX_BYTES = 32 << 20
+"""About the most that the rows of one answer hold."""
+_FIRST_STEP = 16
+
+
+async def collect(
+    fetch: Fetch[T],
+    query: PageQuery,
+    *,
+    keep: Callable[[T], bool] | None = None,
+    size: Callable[[T], int] | None = None,
+) -> Page[T]:
+    """The page that the query asks for, of the rows to `keep`.
+
+    With `size`, the bytes of a row, it is read in steps that fit, and cut at `MAX_BYTES`.
+    """
+    rows: list[T] = []
+    after = query.after
+    skip = query.offset
+    scanned = held = seen_bytes = 0
+    while True:
+        # Never more rows than are still wanted, so that the page ends where the token says.
+        want = min(skip + query.limit - len(rows), MOST)
+        if size is not None:
+            want = min(want, _fitting(scanned, seen_bytes, held))
+        page = await fetch(want, after)
+        scanned += len(page.rows)
+        for row in page.rows:
+            if size is not None:
+                seen_bytes += size(row)
+            if keep is not None and not keep(row):
+                continue
+            if skip:
+                skip -= 1
+                continue
+            rows.append(row)
+            held += size(row) if size is not None else 0
+        after = page.next
+        is_full = len(rows) >= query.limit or scanned >= MAX_SCANNED or held >= MAX_BYTES
+        if after is None or is_full:
+            return Page(rows, after)
+
+
+def _fitting(scanned: int, seen_bytes: int, held: int) -> int:
+    """How many more rows to read at once, by the size of those seen so far."""
+    if not scanned:
+        return _FIRST_STEP
+    average = max(1, seen_bytes // scanned)
+    # At most double, since the rows to come may be larger than those seen.
+    return max(1, min(2 * scanned, (MAX_BYTES - held) // average))
+
+
+async def walk(fetch: Fetch[T], *, step: int = MOST) -> AsyncIterator[T]:
+    """All rows, page by page; other calls go in between."""
+    after = None
+    while True:
+        page = await fetch(step, after)
+        for row in page.rows:
+            yield row
+        after = page.next
+        if after is None:
+            return
+
+
+def paged(query: PageQuery, page: Page[Any]) -> dict[str, Any]:
+    """The fields of a `PageAnswer`."""
+    return {"limit": query.limit, "offset": query.offset, "next": page.next}

@@ -1,0 +1,38 @@
+"""Reads what stands in a path or a query beyond what its type says, and refuses it by name."""
+
+from __future__ import annotations
+
+import re
+
+from monarq.errors import InvalidRequestError
+from monarq.server.exchange import Request
+from monarq.server.times import parse_time
+from monarq.store.validation import check_name, check_time
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+
+
+def path_name(request: Request, name: str) -> str:
+    value = request.path[name]
+    check_name(value, name)
+    return value
+
+
+def path_partition_id(request: Request) -> int:
+    return partition_number(request.path["partitionId"])
+
+
+def partition_number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise InvalidRequestError(
+            f"partitionId must be a number, as a push or a pop has told it, not {text[:64]!r}"
+        )
+    return int(text)
+
+
+def time_or_none(text: str | None, field: str) -> int | None:
+    if text is None:
+        return None
+    at = parse_time(text, field)
+    check_time(at, field)
+    return at

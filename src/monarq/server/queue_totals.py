@@ -1,0 +1,93 @@
+"""Sums over all queues, from the counters that the store keeps: a page of queues a call, in
+memory only the sums. Nothing is counted, whatever the backlog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from monarq.model import Queue, QueueKind, QueueStats
+from monarq.server.paging import MOST
+from monarq.server.wire.queues import QueueCounts
+from monarq.store.contract import Store
+
+
+@dataclass(slots=True)
+class Totals:
+    queues: int = 0
+    work_queues: int = 0
+    paused_queues: int = 0
+    partitions: int = 0
+    stored: int = 0
+    pending: int = 0
+    pushed: int = 0
+    completed: int = 0
+    failed: int = 0
+    dead: int = 0
+    dead_letters: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+    namespaces: dict[str, Totals] = field(default_factory=dict)
+    tasks: dict[str, Totals] = field(default_factory=dict)
+
+    def add(self, queue: Queue, stats: QueueStats) -> None:
+        self.queues += 1
+        self.work_queues += queue.kind is QueueKind.WORK
+        self.paused_queues += queue.paused
+        self.partitions += stats.partitions
+        self.stored += stats.stored
+        self.pending += stats.pending
+        self.pushed += stats.pushed
+        self.completed += stats.completed
+        self.failed += stats.failed
+        self.dead += stats.dead
+        self.dead_letters += stats.dead_letters
+        for state, count in stats.states.items():
+            self.states[state] = self.states.get(state, 0) + count
+
+    def counts(self) -> QueueCounts:
+        return QueueCounts(
+            total=self.stored,
+            pending=self.pending,
+            pushed=self.pushed,
+            completed=self.completed,
+            failed=self.failed,
+            dead=self.dead,
+            dead_letters=self.dead_letters,
+            states=self.states,
+        )
+
+
+def counts_of(stats: QueueStats) -> QueueCounts:
+    return QueueCounts(
+        total=stats.stored,
+        pending=stats.pending,
+        pushed=stats.pushed,
+        completed=stats.completed,
+        failed=stats.failed,
+        dead=stats.dead,
+        dead_letters=stats.dead_letters,
+        states=stats.states,
+    )
+
+
+async def queue_totals(
+    store: Store, *, namespace: str | None = None, task: str | None = None
+) -> Totals:
+    """Of all queues, or of those with these labels; by label too."""
+    totals = Totals()
+    after = None
+    while True:
+        page = await store.list_queues(namespace=namespace, task=task, limit=MOST, after=after)
+        stats = {one.queue: one for one in await store.stats_of([q.name for q in page.rows])}
+        for queue in page.rows:
+            if queue.name in stats:
+                _add(totals, queue, stats[queue.name])
+        after = page.next
+        if after is None:
+            return totals
+
+
+def _add(totals: Totals, queue: Queue, stats: QueueStats) -> None:
+    totals.add(queue, stats)
+    for name, labels in ((queue.namespace, totals.namespaces), (queue.task, totals.tasks)):
+        if name:
+            labels.setdefault(name, Totals()).add(queue, stats)

@@ -1,0 +1,81 @@
+"""Messages as they are kept, in and out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+from monarq.model import QueueOptions
+from monarq.server.wire.paging import PageAnswer, PageQuery
+from monarq.server.wire.shown import (
+    MessageIdText,
+    NameFilter,
+    PartitionIdText,
+    TimeFilter,
+    TimeText,
+)
+
+MessageStatus = Literal[
+    "pending", "processing", "completed", "dead_letter", "scheduled", "cancelled"
+]
+
+Payload = Annotated[Raw, Meta(description="the payload, as it was pushed")]
+
+
+class MessagesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    queue: NameFilter
+    partition: NameFilter | None = None
+    status: MessageStatus | None = None
+    consumer_group: NameFilter | None = None
+    """Whose state `status` is; without it that of `__QUEUE_MODE__`, or of all groups."""
+    from_: TimeFilter | None = field(default=None, name="from")
+    to: TimeFilter | None = None
+
+
+class QueueMessagesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    partition: NameFilter | None = None
+    status: MessageStatus | None = None
+    consumer_group: NameFilter | None = None
+    from_: TimeFilter | None = field(default=None, name="from")
+    to: TimeFilter | None = None
+
+
+class MessageRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    id: MessageIdText
+    transaction_id: str
+    partition_id: PartitionIdText
+    queue: str
+    partition: str
+    seq: int
+    status: MessageStatus
+    groups: dict[str, str]
+    """Ordered queues: `pending`, `leased` or `done`, by group."""
+    trace_id: str | None
+    producer_sub: str | None
+    created_at: TimeText
+    data: Payload
+
+
+class MessagesAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
+    messages: list[MessageRow]
+
+
+class MessageDetail(MessageRow, frozen=True, kw_only=True, rename="camel"):
+    headers: Raw | UnsetType = UNSET
+    queue_options: QueueOptions
+
+
+class MessageDeleted(Struct, frozen=True, kw_only=True, rename="camel"):
+    success: bool
+    deleted: int
+    partition_id: PartitionIdText
+    transaction_id: str
+
+
+class MessageRetried(Struct, frozen=True, kw_only=True, rename="camel"):
+    success: bool
+    redriven: int
+    """Dead letters that went back to their queue, one a group that had failed on it."""
+    partition_id: PartitionIdText
+    transaction_id: str

@@ -1,0 +1,48 @@
+"""Types of fields that many answers and filters share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from monarq.model import MAX_NAME_LENGTH
+
+TimeText = Annotated[
+    str,
+    Meta(
+        description="ISO 8601, UTC, such as 2026-01-31T12:00:00.000000Z",
+        extra_json_schema={"format": "date-time"},
+    ),
+]
+
+TimeFilter = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        description="ISO 8601 with a time zone, such as 2026-01-31T12:00:00Z",
+        extra_json_schema={"format": "date-time"},
+    ),
+]
+
+NameFilter = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
+        description="1 to 255 characters, no control characters",
+    ),
+]
+
+PartitionIdText = Annotated[
+    str, Meta(pattern="^[1-9][0-9]{0,17}$", description="a number, as text")
+]
+
+MessageIdText = Annotated[
+    str,
+    Meta(
+        pattern="^[1-9][0-9]{0,17}-[1-9][0-9]{0,17}$",
+        description="the partition's number and the seq, such as 12-345",
+    ),
+]
