@@ -21,6 +21,8 @@ BatchWork = Callable[[Session, Sequence[R], Sequence[MonarqError | None]], list[
 class Calls(Store):
     """What the parts of the store share. They only say what runs."""
 
+    concurrent = False
+
     def __init__(self, connection: Connection, clock: Clock, cipher: Cipher | None) -> None:
         self._connection = connection
         self._clock = clock

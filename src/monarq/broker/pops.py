@@ -1,0 +1,131 @@
+"""The inbox of pops: looks of new ones and of those that were woken, in the order they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from monarq.broker.batching import Inbox, Limits, Trip, fail
+from monarq.broker.facts import Facts
+from monarq.broker.measures import Measures
+from monarq.broker.waiting import PopCall, Waiting
+from monarq.errors import MonarqError, StoreUnavailableError
+from monarq.model import Popped, QueueKind
+from monarq.store.contract import Store
+
+_SPREAD = 16
+"""Fewer pops than this are not worth a second connection."""
+_SHARING_MAX = 1_000
+"""Pops of one work queue that share what is there, whatever a call to the store may hold."""
+
+
+class PopInbox(Inbox[PopCall]):
+    def __init__(
+        self,
+        limits: Limits,
+        measures: Measures,
+        on_unavailable: Callable[[StoreUnavailableError], None],
+        store: Callable[[], Store],
+        waiting: Waiting,
+        facts: Facts,
+        leased: Callable[[int], None],
+    ) -> None:
+        super().__init__(limits, measures.pop, measures, on_unavailable)
+        self._store = store
+        self._waiting = waiting
+        self._facts = facts
+        self._leased = leased
+        self._give_back: Callable[[Popped, str], None] = lambda popped, group: None
+
+    def give_back_to(self, give_back: Callable[[Popped, str], None]) -> None:
+        """Whom to tell of leases that nobody received."""
+        self._give_back = give_back
+
+    def look_again(self, calls: Sequence[PopCall]) -> None:
+        """Those who were woken are not refused: they have waited."""
+        self._queue.extend(calls)
+        self._count += len(calls)
+        if not self._scheduled:
+            self.consider()
+
+    def _take(self) -> list[PopCall]:
+        queue = self._queue
+        free = self.limits.concurrency - self._in_flight
+        most = min(self.limits.batch_max, max(_SPREAD, -(-len(queue) // free)))
+        calls: list[PopCall] = []
+        while queue:
+            call = queue[0]
+            if not call.done():
+                if len(calls) >= most and not self._shares(calls[-1], call, len(calls)):
+                    break
+                calls.append(call)
+            queue.popleft()
+            self._count -= 1
+        calls.sort(key=_ticket)
+        for call in calls:
+            self._waiting.looking(call)
+        return calls
+
+    def _shares(self, last: PopCall, call: PopCall, count: int) -> bool:
+        """Whether it must not be parted from the one before: items are shared in one call."""
+        queue = call.request.queue
+        if queue is None or queue != last.request.queue or count >= _SHARING_MAX:
+            return False
+        facts = self._facts.get(queue)
+        return facts is not None and facts.kind is QueueKind.WORK
+
+    async def _ask(self, trip: Trip[PopCall]) -> Sequence[Any]:
+        self._measures.pops_leasing += len(trip.calls)
+        try:
+            return await self._store().pop([call.request for call in trip.calls])
+        finally:
+            self._measures.pops_leasing -= len(trip.calls)
+
+    def _settle(self, calls: list[PopCall], answers: Sequence[Any]) -> None:
+        waiting, steps = self._waiting, self._measures.pop_steps
+        messages = delivered = failed = 0
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, MonarqError):
+                failed += 1
+                fail(call, answer)
+                waiting.failed(call)
+            elif answer.messages:
+                if answer.lease_until is not None:
+                    self._leased(answer.lease_until)
+                if call.done():
+                    self._give_back(answer, call.request.group)
+                    continue
+                delivered += 1
+                messages += len(answer.messages)
+                call.set_result(answer)
+                waiting.found(call, answer)
+            elif not call.done():
+                if call.place is None:
+                    call.set_result(answer)
+                else:
+                    waiting.found_nothing(call, answer)
+        self._measure.errors += failed
+        self._measure.messages += messages
+        self._measure.batch_messages.observe(messages)
+        steps["delivered"] += delivered
+        steps["failed"] += failed
+        steps["empty"] += len(calls) - delivered - failed
+
+    def _settle_late(self, calls: list[PopCall], answers: Sequence[Any]) -> None:
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, Popped) and answer.messages:
+                self._give_back(answer, call.request.group)
+
+    def _unavailable(self, trip: Trip[PopCall], error: StoreUnavailableError) -> None:
+        super()._unavailable(trip, error)
+        self._measures.pop_steps["failed"] += len(trip.calls)
+        for call in trip.calls:
+            self._waiting.failed(call)
+
+    def _fail_alone(self, call: PopCall, error: Exception) -> None:
+        super()._fail_alone(call, error)
+        self._waiting.failed(call)
+
+
+def _ticket(call: PopCall) -> int:
+    return call.ticket

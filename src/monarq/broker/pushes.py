@@ -1,0 +1,113 @@
+"""The inbox of pushes: to the store, or to the buffer files while the store cannot take them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from monarq.broker.batching import Call, Inbox, Limits, Trip, fail
+from monarq.broker.failover import Failover, Route
+from monarq.broker.measures import Measures
+from monarq.errors import MonarqError, StoreUnavailableError
+from monarq.model import Push, Pushed
+from monarq.store.contract import Outcome, Store
+from monarq.store.validation import check_push
+
+
+class PushCall(Call):
+    __slots__ = ()
+    request: Push
+
+
+class PushInbox(Inbox[PushCall]):
+    """Every batch has a mark, so that one whose fate nobody knows can be repeated."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        measures: Measures,
+        on_unavailable: Callable[[StoreUnavailableError], None],
+        store: Callable[[], Store],
+        pushed: Callable[[Sequence[Push], Sequence[Outcome[list[Pushed]]]], None],
+    ) -> None:
+        super().__init__(limits, measures.push, measures, on_unavailable)
+        self._store = store
+        self._pushed = pushed
+        self._sender = secrets.token_hex(12)
+        self._sent = 0
+        self.failover: Failover | None = None
+
+    def consider(self) -> None:
+        if self.failover is None or self.failover.route is not Route.HOLD:
+            super().consider()
+
+    def _drain(self) -> None:
+        if self.failover is None or self.failover.route is not Route.HOLD:
+            super()._drain()
+        else:
+            self._scheduled = False
+
+    def _new_mark(self) -> str:
+        self._sent += 1
+        return f"{self._sender}-{self._sent:x}"
+
+    async def _ask(self, trip: Trip[PushCall]) -> Sequence[Any]:
+        failover = self.failover
+        if failover is not None and failover.route is not Route.DIRECT:
+            return await self._keep(failover, trip, attempted=False)
+        requests = [call.request for call in trip.calls]
+        return await self._store().push(requests, mark=trip.mark)
+
+    def _settle(self, calls: list[PushCall], answers: Sequence[Any]) -> None:
+        measure = self._measure
+        messages = 0
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, MonarqError):
+                measure.errors += 1
+                fail(call, answer)
+            else:
+                messages += call.count
+                if not call.done():
+                    call.set_result(answer)
+        measure.messages += messages
+        measure.batch_messages.observe(messages)
+        self._settle_late(calls, answers)
+
+    def _settle_late(self, calls: list[PushCall], answers: Sequence[Any]) -> None:
+        self._pushed([call.request for call in calls], answers)
+
+    def _unavailable(self, trip: Trip[PushCall], error: StoreUnavailableError) -> None:
+        if self.failover is None:
+            super()._unavailable(trip, error)
+        else:
+            self._send(self._keep_unanswered(self.failover, trip))
+
+    async def _keep_unanswered(self, failover: Failover, trip: Trip[PushCall]) -> None:
+        answers = await self._keep(failover, trip, attempted=True)
+        self._settle(trip.calls, answers)
+
+    async def _keep(
+        self, failover: Failover, trip: Trip[PushCall], *, attempted: bool
+    ) -> list[Outcome[list[Pushed]]]:
+        """Write to the buffer what is not malformed: nobody could tell its sender later."""
+        refused = [_refusal(call.request) for call in trip.calls]
+        good = [call for call, error in zip(trip.calls, refused, strict=True) if error is None]
+        kept: list[list[Pushed]] = []
+        if good:
+            pushes = [call.request for call in good]
+            try:
+                kept = await failover.keep(trip.mark, pushes, attempted=attempted)
+            except MonarqError as error:
+                return [refusal or error for refusal in refused]
+            self._measures.buffered += sum(call.count for call in good)
+        answers = iter(kept)
+        return [next(answers) if refusal is None else refusal for refusal in refused]
+
+
+def _refusal(push: Push) -> MonarqError | None:
+    try:
+        check_push(push)
+    except MonarqError as error:
+        return error
+    return None
