@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -94,7 +94,7 @@ class Inbox(abc.ABC, Generic[C]):
         self._in_flight = 0
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], list[C]] = {}
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
 
@@ -177,7 +177,7 @@ class Inbox(abc.ABC, Generic[C]):
         while self._queue and self._in_flight < self.limits.concurrency:
             calls = self._take()
             if calls:
-                self._send(self._run(calls))
+                self._send(self._run(calls), calls)
             if self.limits.wait_seconds and not self._is_batch_full:
                 break
         self.consider()
@@ -200,20 +200,24 @@ class Inbox(abc.ABC, Generic[C]):
             self._bytes -= call.size
         return calls
 
-    def _send(self, work: Any) -> None:
+    def _send(self, work: Coroutine[Any, Any, None], calls: list[C]) -> None:
         self._in_flight += 1
         self._measure.in_flight += 1
         self._idle.clear()
         task = self._loop.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = calls
         task.add_done_callback(self._came_back)
 
     def _came_back(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        calls = self._tasks.pop(task)
         self._in_flight -= 1
         self._measure.in_flight -= 1
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a batch was lost", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # Whatever went wrong, nobody is left waiting for an answer that will not come.
+            log.error("a batch was lost", exc_info=error)
+            for call in calls:
+                fail(call, error)
         if self._queue:
             if not self._scheduled:
                 self._drain()
@@ -289,5 +293,7 @@ class Inbox(abc.ABC, Generic[C]):
     def stop(self, error: MonarqError) -> None:
         """Now, whatever is under way."""
         self.refuse_all(error)
-        for task in self._tasks:
+        for task, calls in self._tasks.items():
             task.cancel()
+            for call in calls:
+                fail(call, error)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from monarq.broker.availability import Opener
 from monarq.broker.batching import fail
+from monarq.broker.failover import Route
 from monarq.broker.health import BufferHealth, Health, State
 from monarq.broker.inboxes import AckCall, RenewCall, TransactionCall
 from monarq.broker.measures import Measures
@@ -169,6 +170,12 @@ class Broker:
         call.request = transaction
         call.count = len(transaction.operations)
         call.size = 0
+        failover = self._parts.failover
+        is_buffering = failover is not None and failover.route is not Route.DIRECT
+        if is_buffering and any(isinstance(each, Push) for each in transaction.operations):
+            # Its pushes must not pass those in the buffer.
+            fail(call, StoreUnavailableError("pushes go to the buffer now: try again later"))
+            return call
         return self._submit(call, self._parts.transactions)
 
     def _submit(self, call: C, inbox: Any) -> C:

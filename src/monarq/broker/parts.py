@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import structs
 
@@ -166,9 +167,11 @@ class Parts:
             keys = [parse_key(key) for key in settings.encryption_keys]
             buffer = await PushBuffer.open(
                 buffer_dir,
+                store=_store_name(settings),
                 cipher=Cipher(keys) if keys else None,
                 file_bytes=settings.buffer_file_bytes,
                 max_bytes=settings.buffer_max_bytes,
+                waiting_max_bytes=settings.inbox_max_bytes,
                 clock=self.clock,
             )
             self.failover = self.pushes.failover = Failover(
@@ -310,3 +313,10 @@ class Parts:
             self.waiting.pushed(notice.queue, {notice.partition: notice.count}, "peer")
         else:
             self.waiting.freed(notice.queue, notice.partition, None, "peer")
+
+
+def _store_name(settings: Settings) -> str:
+    """Says which store the buffer is for, whoever is its user."""
+    parts = urlsplit(settings.store)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}#{settings.schema}"

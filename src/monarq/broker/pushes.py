@@ -55,7 +55,7 @@ class PushInbox(Inbox[PushCall]):
     async def _ask(self, trip: Trip[PushCall]) -> Sequence[Any]:
         failover = self.failover
         if failover is not None and failover.route is not Route.DIRECT:
-            return await self._keep(failover, trip, attempted=False)
+            return await self._keep(failover, trip)
         requests = [call.request for call in trip.calls]
         return await self._store().push(requests, mark=trip.mark)
 
@@ -81,28 +81,38 @@ class PushInbox(Inbox[PushCall]):
         if self.failover is None:
             super()._unavailable(trip, error)
         else:
-            self._send(self._keep_unanswered(self.failover, trip))
+            self._send(self._keep_unanswered(self.failover, trip), trip.calls)
 
     async def _keep_unanswered(self, failover: Failover, trip: Trip[PushCall]) -> None:
-        answers = await self._keep(failover, trip, attempted=True)
-        self._settle(trip.calls, answers)
+        # All of them, as the store was given them: it may know some under this mark.
+        requests = [call.request for call in trip.calls]
+        try:
+            kept: Sequence[Any] = await failover.keep(trip.mark, requests, attempted=True)
+        except MonarqError as error:
+            kept = [error] * len(requests)
+        self._note_kept(trip.calls, kept)
+        self._settle(trip.calls, kept)
 
     async def _keep(
-        self, failover: Failover, trip: Trip[PushCall], *, attempted: bool
-    ) -> list[Outcome[list[Pushed]]]:
+        self, failover: Failover, trip: Trip[PushCall]
+    ) -> Sequence[Outcome[list[Pushed]]]:
         """Write to the buffer what is not malformed: nobody could tell its sender later."""
         refused = [_refusal(call.request) for call in trip.calls]
         good = [call for call, error in zip(trip.calls, refused, strict=True) if error is None]
-        kept: list[list[Pushed]] = []
+        kept: Sequence[Any] = []
         if good:
-            pushes = [call.request for call in good]
             try:
-                kept = await failover.keep(trip.mark, pushes, attempted=attempted)
+                kept = await failover.keep(trip.mark, [call.request for call in good])
             except MonarqError as error:
-                return [refusal or error for refusal in refused]
-            self._measures.buffered += sum(call.count for call in good)
+                kept = [error] * len(good)
+            self._note_kept(good, kept)
         answers = iter(kept)
         return [next(answers) if refusal is None else refusal for refusal in refused]
+
+    def _note_kept(self, calls: Sequence[PushCall], kept: Sequence[Any]) -> None:
+        for call, answer in zip(calls, kept, strict=True):
+            if not isinstance(answer, MonarqError):
+                self._measures.buffered += call.count
 
 
 def _refusal(push: Push) -> MonarqError | None:
