@@ -1,0 +1,229 @@
+"""What is no proper request gets a clear 4xx and a closed connection, and harms nobody else."""
+
+import json
+
+import pytest
+
+from tests.server.http_endpoint import Answer, Echo, HttpThread, serve
+
+GOOD = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\ngood"
+
+
+def head(*lines: bytes, request: bytes = b"POST / HTTP/1.1", host: bytes = b"Host: x") -> bytes:
+    return b"\r\n".join((request, host, *lines, b"", b""))
+
+
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+BAD = {
+    "both-lengths": head(b"Content-Length: 4", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
+    "both-lengths-swapped": head(b"Transfer-Encoding: chunked", b"Content-Length: 4")
+    + b"0\r\n\r\n",
+    "length-twice": head(b"Content-Length: 4", b"Content-Length: 5") + b"good",
+    "length-twice-the-same": head(b"Content-Length: 4", b"Content-Length: 4") + b"good",
+    "length-list": head(b"Content-Length: 4, 4") + b"good",
+    "length-plus": head(b"Content-Length: +4") + b"good",
+    "length-minus": head(b"Content-Length: -4"),
+    "length-hex": head(b"Content-Length: 0x4") + b"good",
+    "length-space": head(b"Content-Length: 4 4") + b"good",
+    "length-empty": head(b"Content-Length:"),
+    "length-huge": head(b"Content-Length: " + b"9" * 40),
+    "length-unicode-digit": head(b"Content-Length: \xb2"),
+    "encoding-other": head(b"Transfer-Encoding: gzip") + b"0\r\n\r\n",
+    "encoding-list": head(b"Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+    "encoding-twice": head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+    "encoding-identity": head(b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked"),
+    "encoding-obscured": head(b"Transfer-Encoding: xchunked"),
+    "encoding-control": head(b"Transfer-Encoding: \x0bchunked"),
+    "encoding-in-1.0": head(b"Transfer-Encoding: chunked", request=b"POST / HTTP/1.0")
+    + b"0\r\n\r\n",
+    "name-space-colon": head(b"Content-Length : 4") + b"good",
+    "name-tab-colon": head(b"Transfer-Encoding\t: chunked") + b"0\r\n\r\n",
+    "name-empty": head(b": value"),
+    "name-odd": head(b"Na(me: value"),
+    "name-eight-bit": head("Näme: value".encode()),
+    "no-colon": head(b"Content-Length 4"),
+    "folded": head(b"X-Some: a", b" b"),
+    "folded-tab": head(b"X-Some: a", b"\tContent-Length: 4"),
+    "first-line-folded": b"GET / HTTP/1.1\r\n Host: x\r\n\r\n",
+    "bare-lf": b"GET / HTTP/1.1\nHost: x\n\n",
+    "bare-lf-in-header": b"GET / HTTP/1.1\r\nHost: x\nX-Some: a\r\n\r\n",
+    "bare-cr-in-header": b"GET / HTTP/1.1\r\nHost: x\rX-Some: a\r\n\r\n",
+    "bare-cr-end": b"GET / HTTP/1.1\rHost: x\r\r",
+    "lf-cr": b"GET / HTTP/1.1\n\rHost: x\n\r\n\r",
+    "nul-in-value": head(b"X-Some: a\x00b"),
+    "nul-in-name": head(b"X-So\x00me: ab"),
+    "nul-in-target": head(request=b"GET /\x00 HTTP/1.1"),
+    "control-in-value": head(b"X-Some: a\x07b"),
+    "delete-in-value": head(b"X-Some: a\x7fb"),
+    "host-missing": b"GET / HTTP/1.1\r\n\r\n",
+    "host-twice": head(b"Host: y"),
+    "authorization-twice": head(b"Authorization: a", b"Authorization: b"),
+    "target-space": head(request=b"GET /a b HTTP/1.1"),
+    "target-eight-bit": head(request="GET /ä HTTP/1.1".encode()),
+    "target-missing": head(request=b"GET HTTP/1.1"),
+    "target-fragment": head(request=b"GET /#x HTTP/1.1"),
+    "double-space": head(request=b"GET  / HTTP/1.1"),
+    "version-missing": head(request=b"GET /"),
+    "version-0.9": head(request=b"GET / HTTP/0.9"),
+    "version-2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "version-odd": head(request=b"GET / HTTP/1.1 "),
+    "version-lower": head(request=b"GET / http/1.1"),
+    "method-odd": head(request=b"G@T / HTTP/1.1"),
+    "tls-hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    "rubbish": b"\xff\xfe\xfd\r\n\r\n",
+}
+
+BAD_CHUNKS = {
+    "size-missing": b"\r\ngood\r\n0\r\n\r\n",
+    "size-plus": b"+4\r\ngood\r\n0\r\n\r\n",
+    "size-minus": b"-4\r\ngood\r\n0\r\n\r\n",
+    "size-prefixed": b"0x4\r\ngood\r\n0\r\n\r\n",
+    "size-underscore": b"0_4\r\ngood\r\n0\r\n\r\n",
+    "size-space": b" 4\r\ngood\r\n0\r\n\r\n",
+    "size-space-behind": b"4 \r\ngood\r\n0\r\n\r\n",
+    "size-huge": b"f" * 17 + b"\r\n",
+    "size-bare-lf": b"4\ngood\r\n0\r\n\r\n",
+    "size-bare-cr": b"4\rgood\r\n0\r\n\r\n",
+    "too-long": b"3\r\ngood\r\n0\r\n\r\n",
+    "end-bare-lf": b"4\r\ngood\n0\r\n\r\n",
+    "extension-nul": b"4;a=\x00\r\ngood\r\n0\r\n\r\n",
+    "extension-endless": b"4;" + b"a" * 5_000,
+    "trailer-odd": b"4\r\ngood\r\n0\r\nno colon\r\n\r\n",
+    "trailer-folded": b"4\r\ngood\r\n0\r\nA: b\r\n c\r\n\r\n",
+    "trailers-endless": b"4\r\ngood\r\n0\r\n" + b"A: b\r\n" * 101 + b"\r\n",
+}
+
+
+def refused(server: HttpThread, data: bytes, echo: Echo) -> Answer:
+    """Send `data` and a request behind it; the first must be refused and the second not seen."""
+    before = len(echo.requests)
+    with server.connect() as client:
+        client.send(data + SMUGGLED)
+        answer = client.answer()
+        assert client.is_closed()
+    assert len(echo.requests) == before, "it reached the application"
+    told = json.loads(answer.body)
+    assert set(told) == {"error", "code"}
+    assert len(told["error"]) < 400
+    assert answer.headers["connection"] == "close"
+    assert server.answer(GOOD).body == b"good", "the server does not serve any more"
+    return answer
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+def test_a_bad_head_is_refused_with_400(data: bytes) -> None:
+    echo = Echo()
+    with serve(echo) as server:
+        assert refused(server, data, echo).status == 400
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+def test_a_bad_head_behind_a_good_request_is_refused_in_its_turn(data: bytes) -> None:
+    echo = Echo()
+    with serve(echo) as server, server.connect() as client:
+        client.send(GOOD + data + SMUGGLED)
+        assert client.answer().body == b"good"
+        assert client.answer().status == 400
+        assert client.is_closed()
+    assert len(echo.requests) == 1
+
+
+@pytest.mark.parametrize("chunks", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
+def test_a_bad_chunked_body_is_refused_with_400(chunks: bytes) -> None:
+    echo = Echo()
+    with serve(echo) as server:
+        assert refused(server, head(b"Transfer-Encoding: chunked") + chunks, echo).status == 400
+        assert server.endpoint.incoming_bytes == 0
+
+
+@pytest.mark.parametrize("method", [b"CONNECT", b"BREW", b"get"])
+def test_a_method_that_nobody_has_is_refused_with_405(method: bytes) -> None:
+    echo = Echo()
+    with serve(echo) as server:
+        answer = refused(server, head(request=method + b" / HTTP/1.1"), echo)
+    assert answer.status == 405
+    assert "GET" in answer.headers["allow"]
+
+
+def test_a_head_that_is_too_long_is_cut_off_before_it_ends() -> None:
+    echo = Echo()
+    with serve(echo, head_bytes=1_000) as server:
+        # No end of the head in sight, and none needed.
+        assert refused(server, b"GET / HTTP/1.1\r\nX: " + b"a" * 2_000, echo).status == 431
+        assert refused(server, head(b"X: " + b"a" * 2_000), echo).status == 431
+        assert refused(server, b"GET /" + b"a" * 2_000, echo).status == 431
+
+
+def test_too_many_headers_are_refused() -> None:
+    echo = Echo()
+    with serve(echo) as server:
+        many = head(*(b"X-%d: a" % number for number in range(300)))
+        assert refused(server, many, echo).status == 431
+
+
+def test_a_body_that_is_announced_too_long_is_refused_before_it_comes() -> None:
+    echo = Echo()
+    with serve(echo, body_bytes=100) as server:
+        assert refused(server, head(b"Content-Length: 101"), echo).status == 413
+
+
+def test_a_chunked_body_is_refused_as_soon_as_it_is_too_long() -> None:
+    echo = Echo()
+    body = b"32\r\n" + b"a" * 50 + b"\r\n33\r\n"
+    with serve(echo, body_bytes=100) as server:
+        assert refused(server, head(b"Transfer-Encoding: chunked") + body, echo).status == 413
+
+
+def test_a_refused_client_that_goes_on_sending_still_reads_why() -> None:
+    with serve(Echo(), body_bytes=100, linger_seconds=10) as server, server.connect() as client:
+        client.send(head(b"Content-Length: 50000000"))
+        block = b"a" * 100_000
+        for _ in range(100):
+            client.send(block)
+        assert client.answer().status == 413
+        assert client.is_closed()
+
+
+def test_bodies_that_come_in_together_are_bounded_together() -> None:
+    with serve(Echo(), bodies_bytes=100_000) as server:
+        with server.connect() as one, server.connect() as two, server.connect() as three:
+            for client in (one, two):
+                client.send(head(b"Content-Length: 60000") + b"a" * 45_000)
+            server.wait_until(lambda: server.endpoint.incoming_bytes == 90_000)
+            three.send(head(b"Content-Length: 60000") + b"a" * 20_000)
+            answer = three.answer()
+            assert answer.status == 503
+            assert answer.headers["retry-after"] == "1"
+            for client in (one, two):
+                client.send(b"a" * 15_000)
+                assert client.answer().status == 200
+        server.wait_until(lambda: server.endpoint.incoming_bytes == 0)
+
+
+def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing_behind() -> None:
+    echo = Echo()
+    with serve(echo) as server:
+        with server.connect() as client:
+            client.send(head(b"Content-Length: 60000") + b"a" * 45_000)
+            server.wait_until(lambda: server.endpoint.incoming_bytes == 45_000)
+        server.wait_until(lambda: not server.endpoint.connections)
+        assert server.endpoint.incoming_bytes == 0
+    assert not echo.requests
+
+
+def test_connections_over_the_limit_are_turned_away_and_the_others_stay() -> None:
+    with serve(Echo(), connections=2) as server:
+        with server.connect() as one, server.connect() as two:
+            for client in (one, two):
+                client.send(GOOD)
+                assert client.answer().status == 200
+            with server.connect() as three:
+                answer = three.answer()
+                assert answer.status == 503
+                assert b"connections" in answer.body
+                assert three.is_closed()
+            one.send(GOOD)
+            assert one.answer().body == b"good"
+        server.wait_until(lambda: not server.endpoint.connections)
+        assert server.answer(GOOD).body == b"good"
