@@ -11,12 +11,19 @@ from monarq.store.contract import Store
 
 
 async def open_store(
-    address: str, *, clock: Clock | None = None, keys: Sequence[bytes] = (), schema: str = "monarq"
+    address: str,
+    *,
+    clock: Clock | None = None,
+    keys: Sequence[bytes] = (),
+    schema: str = "monarq",
+    connections: int = 10,
+    timeout_seconds: float | None = None,
 ) -> Store:
     """Open (and where needed make or migrate) the store at `address`.
 
     `memory:` · `sqlite:///relative.db` · `sqlite:////absolute.db` · `postgresql://…`.
-    `keys` are encryption keys, the one to encrypt with first; `schema` is PostgreSQL's.
+    `keys` are encryption keys, the one to encrypt with first. PostgreSQL's are `schema`, the most
+    `connections`, and `timeout_seconds`, how long a statement may take.
     """
     clock = clock or SystemClock()
     cipher = Cipher(keys) if keys else None
@@ -34,7 +41,14 @@ async def open_store(
     if scheme in ("postgresql", "postgres") and colon:
         from monarq.store.postgres import PostgresStore
 
-        return await PostgresStore.open(address, clock=clock, cipher=cipher, schema=schema)
+        return await PostgresStore.open(
+            address,
+            clock=clock,
+            cipher=cipher,
+            schema=schema,
+            connections=connections,
+            timeout_seconds=timeout_seconds,
+        )
     raise InvalidRequestError(
         f"{scheme!r} is no kind of store: use memory:, sqlite:///file or postgresql://…"
     )

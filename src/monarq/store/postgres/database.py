@@ -63,18 +63,32 @@ class _Connection(asyncpg.Connection):
 
 class Database:
     def __init__(
-        self, pool: asyncpg.Pool, clock: Clock, schema: str, *, prepares: bool = True
+        self,
+        pool: asyncpg.Pool,
+        clock: Clock,
+        schema: str,
+        *,
+        prepares: bool = True,
+        timeout_seconds: float | None = None,
     ) -> None:
         self._pool = pool
         self._prepares = prepares
         # asyncpg limits the statement, not what it does to a connection whose statement it gave
         # up; against a server that has stopped that may take for ever.
-        self._patience = 2 * CALL_TIMEOUT
+        self._patience = 2 * (timeout_seconds or CALL_TIMEOUT)
         self.clock = clock
         self._render = lru_cache(maxsize=512)(lambda sql: render(sql, schema))
 
     @classmethod
-    async def connect(cls, dsn: str, *, clock: Clock, schema: str, connections: int) -> Database:
+    async def connect(
+        cls,
+        dsn: str,
+        *,
+        clock: Clock,
+        schema: str,
+        connections: int,
+        timeout_seconds: float | None = None,
+    ) -> Database:
         if not _SCHEMA_NAME.fullmatch(schema):
             raise InvalidRequestError(f"{schema!r} cannot be the name of a schema")
         dsn, prepares = _prepares(dsn)
@@ -84,7 +98,7 @@ class Database:
                 statement_cache_size=100 if prepares else 0,
                 min_size=1,
                 max_size=connections,
-                command_timeout=CALL_TIMEOUT,
+                command_timeout=timeout_seconds or CALL_TIMEOUT,
                 timeout=10,
                 connection_class=_Connection,
             )
@@ -94,7 +108,7 @@ class Database:
             except BaseException:
                 pool.terminate()
                 raise
-        return cls(pool, clock, schema, prepares=prepares)
+        return cls(pool, clock, schema, prepares=prepares, timeout_seconds=timeout_seconds)
 
     async def close(self) -> None:
         """Wait for calls under way, but not for a server that no longer answers."""

@@ -79,8 +79,15 @@ class PostgresStore(Store):
         cipher: Cipher | None,
         schema: str = "monarq",
         connections: int = 10,
+        timeout_seconds: float | None = None,
     ) -> PostgresStore:
-        database = await Database.connect(dsn, clock=clock, schema=schema, connections=connections)
+        database = await Database.connect(
+            dsn,
+            clock=clock,
+            schema=schema,
+            connections=connections,
+            timeout_seconds=timeout_seconds,
+        )
         store = cls(database, cipher)
         store._seen = await database.snapshot()
         return store
