@@ -90,7 +90,6 @@ class BufferFiles:
         self._file_bytes = file_bytes
         self._max_bytes = max_bytes
         self._clock = clock
-        self._aside = SetAside(directory / DIRECTORY, cipher)
         self._adopted: list[Journal] = []
         self._records = 0
         self._failing: str | None = None
@@ -100,6 +99,7 @@ class BufferFiles:
         self._saved_at = 0.0
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._aside = SetAside(directory / DIRECTORY, cipher)
             self._own = self._claim_own()
             self._first_number = self._own.last_number + 1
             self.adopt()

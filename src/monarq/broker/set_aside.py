@@ -30,20 +30,21 @@ log = logging.getLogger("monarq.buffer")
 DIRECTORY = "set-aside"
 POISON = ".poison"
 UNREADABLE = ".unreadable"
+_NULL = Raw(b"null")
 
 
 class ReadableItem(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A `PushItem` with its JSON as JSON (without line breaks); as base64 if it is none."""
 
     queue: str
-    payload: Raw | None = None
+    payload: Raw = _NULL
     payload_base64: str | None = None
     partition: str = DEFAULT_PARTITION
     transaction_id: str | None = None
     trace_id: str | None = None
     namespace: str | None = None
     task: str | None = None
-    headers: Raw | None = None
+    headers: Raw = _NULL
     priority: int | None = None
     run_at: str | None = None
     delay_seconds: float | None = None
@@ -152,8 +153,7 @@ def read_poison(path: Path, cipher: Cipher | None = None) -> Iterator[tuple[SetA
 
 
 def _readable(item: PushItem) -> ReadableItem:
-    payload: Raw | None = None
-    coded: str | None = None
+    payload, coded = _NULL, None
     try:
         payload = Raw(msgspec.json.format(item.payload, indent=-1))
     except msgspec.DecodeError:
@@ -176,12 +176,12 @@ def _readable(item: PushItem) -> ReadableItem:
     )
 
 
-def _compact_headers(headers: bytes | None) -> Raw | None:
+def _compact_headers(headers: bytes | None) -> Raw:
     """Headers that are no JSON are part of why a push was refused: they are left out."""
     try:
-        return None if headers is None else Raw(msgspec.json.format(headers, indent=-1))
+        return _NULL if headers is None else Raw(msgspec.json.format(headers, indent=-1))
     except msgspec.DecodeError:
-        return None
+        return _NULL
 
 
 def _items(line: SetAsidePush, cipher: Cipher | None) -> list[PushItem]:
@@ -198,13 +198,13 @@ def _restored(item: ReadableItem) -> PushItem:
     coded = item.payload_base64
     return PushItem(
         queue=item.queue,
-        payload=bytes(item.payload) if item.payload else base64.b64decode(coded or ""),
+        payload=bytes(item.payload) if coded is None else base64.b64decode(coded),
         partition=item.partition,
         transaction_id=item.transaction_id,
         trace_id=item.trace_id,
         namespace=item.namespace,
         task=item.task,
-        headers=None if item.headers is None else bytes(item.headers),
+        headers=None if item.headers == _NULL else bytes(item.headers),
         priority=item.priority,
         run_at=None if item.run_at is None else _time_number(item.run_at),
         delay_seconds=item.delay_seconds,
