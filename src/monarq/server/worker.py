@@ -111,16 +111,13 @@ class Worker:
     async def _listen(
         self, endpoint: Endpoint, listener: socket.socket, tls: ssl.SSLContext | None
     ) -> asyncio.AbstractServer:
-        timeouts = {}
-        if tls is not None:
-            timeouts["ssl_handshake_timeout"] = self._settings.header_timeout_seconds
-            timeouts["ssl_shutdown_timeout"] = endpoint.limits.linger_seconds
         return await endpoint.loop.create_server(
             functools.partial(Connection, endpoint),
             sock=listener,
             backlog=BACKLOG,
             ssl=tls,
-            **timeouts,
+            ssl_handshake_timeout=self._settings.header_timeout_seconds if tls else None,
+            ssl_shutdown_timeout=endpoint.limits.linger_seconds if tls else None,
         )
 
     def _reload(self, tls: ssl.SSLContext) -> None:
@@ -184,4 +181,6 @@ def opener(settings: Settings) -> Callable[[], Awaitable[Store]]:
         store_address(settings),
         keys=[parse_key(key) for key in settings.encryption_keys],
         schema=settings.schema,
+        connections=settings.store_pool_max,
+        timeout_seconds=settings.store_timeout_seconds,
     )
