@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from monarq.server.routes import ack, configure, lease, pop, push, transaction
+from monarq.server.routes import (
+    ack,
+    analytics,
+    configure,
+    dead_letters,
+    export,
+    groups,
+    items,
+    lease,
+    messages,
+    metrics,
+    pages,
+    pop,
+    push,
+    queues,
+    status,
+    system,
+    traces,
+    transaction,
+)
 from monarq.server.routing import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -12,4 +31,16 @@ ROUTES: tuple[Route, ...] = (
     *transaction.ROUTES,
     *lease.ROUTES,
     *configure.ROUTES,
+    *queues.ROUTES,
+    *messages.ROUTES,
+    *items.ROUTES,
+    *dead_letters.ROUTES,
+    *groups.ROUTES,
+    *traces.ROUTES,
+    *status.ROUTES,
+    *analytics.ROUTES,
+    *metrics.ROUTES,
+    *system.ROUTES,
+    *export.ROUTES,
+    *pages.ROUTES,
 )

@@ -63,8 +63,12 @@ async def _listed(
         query,
         keep=keep,
     )
-    rows = [GroupRow(**_fields(group)) for group in page.rows]
+    rows = [group_row(group) for group in page.rows]
     return json_answer(GroupsAnswer(consumer_groups=rows, **paged(query, page)))
+
+
+def group_row(group: Group) -> GroupRow:
+    return GroupRow(**_fields(group))
 
 
 def _fields(group: Group) -> dict[str, Any]:

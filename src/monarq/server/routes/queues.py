@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monarq.errors import NotFoundError
-from monarq.model import Page, Queue, QueueStats
+from monarq.model import Page, PartitionStats, Queue, QueueStats
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.paging import collect, paged
@@ -44,19 +44,21 @@ async def list_queues(service: Service, request: Request) -> Response:
             namespace=query.namespace, task=query.task, limit=limit, after=after
         ),
         query,
-        keep=_named_like(query.search),
+        keep=named_like(query.search),
     )
-    return json_answer(QueuesAnswer(queues=await _rows(store, page.rows), **paged(query, page)))
+    return json_answer(
+        QueuesAnswer(queues=await queue_rows(store, page.rows), **paged(query, page))
+    )
 
 
-def _named_like(part: str | None) -> Callable[[Queue], bool] | None:
+def named_like(part: str | None) -> Callable[[Queue], bool] | None:
     if part is None:
         return None
     wanted = part.casefold()
     return lambda queue: wanted in queue.name.casefold()
 
 
-async def _rows(store: Store, queues: list[Queue]) -> list[QueueRow]:
+async def queue_rows(store: Store, queues: list[Queue]) -> list[QueueRow]:
     stats = {one.queue: one for one in await store.stats_of([queue.name for queue in queues])}
     # A queue that was deleted meanwhile is not listed.
     return [_row(queue, stats[queue.name]) for queue in queues if queue.name in stats]
@@ -80,7 +82,7 @@ def _row(queue: Queue, stats: QueueStats) -> QueueRow:
 async def get_queue(service: Service, request: Request) -> Response:
     store = service.broker.store
     name = path_name(request, "queue")
-    rows = await _rows(store, [await store.get_queue(name)])
+    rows = await queue_rows(store, [await store.get_queue(name)])
     if not rows:
         raise NotFoundError(f"there is no queue {name!r}")
     return json_answer(rows[0])
@@ -131,19 +133,20 @@ async def list_partitions(service: Service, request: Request) -> Response:
     page = await collect(
         lambda limit, after: store.list_partitions(query.queue, limit=limit, after=after), query
     )
-    rows = [
-        PartitionRow(
-            id=str(one.partition_id),
-            name=one.partition,
-            queue=one.queue,
-            first_seq=one.first_seq,
-            last_seq=one.last_seq,
-            pending=one.pending,
-            last_pushed_at=iso(one.last_at),
-        )
-        for one in page.rows
-    ]
+    rows = [partition_row(one) for one in page.rows]
     return json_answer(PartitionsAnswer(partitions=rows, **paged(query, page)))
+
+
+def partition_row(one: PartitionStats) -> PartitionRow:
+    return PartitionRow(
+        id=str(one.partition_id),
+        name=one.partition,
+        queue=one.queue,
+        first_seq=one.first_seq,
+        last_seq=one.last_seq,
+        pending=one.pending,
+        last_pushed_at=iso(one.last_at),
+    )
 
 
 async def depth(service: Service, request: Request) -> Response:

@@ -1,0 +1,190 @@
+"""The description of the API, OpenAPI 3.1, generated from the table of routes and the structs
+that decode the requests: it cannot say anything else than what the server does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from monarq.server.routing import Route, parameter_names
+from monarq.server.wire.errors import ErrorAnswer
+from monarq.server.wire.fields import Name
+from monarq.server.wire.shown import MessageIdText, PartitionIdText
+
+_REF = "#/components/schemas/{name}"
+_SECURITY = {
+    "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+_PATH_TYPES: dict[str, Any] = {"partitionId": PartitionIdText, "id": MessageIdText}
+_REASONS = {
+    400: "Malformed or out of range; the error names the field",
+    401: "No credentials, or they are not valid",
+    403: "The caller's role does not allow this",
+    404: "There is no such thing",
+    409: "It contradicts what is stored, or a lease does not allow it",
+    413: "The body is too large",
+    415: "The body is not JSON",
+    429: "The queue is full; see `Retry-After`",
+    503: "The store is down, or the broker is busy or shutting down; see `Retry-After`",
+}
+_RETRY_AFTER = {
+    "Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}
+}
+_ABOUT = (
+    "JSON over HTTP/1.1. It speaks the Queen MQ 0.x protocol, so the clients that exist for it "
+    "work; work queues, items, redrive and export are added in the same style."
+)
+
+
+def openapi(routes: Iterable[Route], *, version: str) -> dict[str, Any]:
+    """The whole document, ready to be encoded."""
+    routes = tuple(routes)
+    schemas = _Schemas(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Monarq", "version": version, "description": _ABOUT},
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
+        "paths": paths,
+        "components": {"schemas": schemas.components, "securitySchemes": _SECURITY},
+    }
+
+
+def operation_id(route: Route) -> str:
+    return f"{route.method.lower()} {route.path}"
+
+
+class _Schemas:
+    """The JSON schemas of all types that the routes name."""
+
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        types = [ErrorAnswer, Name, *_PATH_TYPES.values()]
+        for route in routes:
+            types += [part for part in (route.query, route.body, route.answer) if part is not None]
+        schemas, self.components = msgspec.json.schema_components(types, ref_template=_REF)
+        self._by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
+        self._kept = types
+        """So that no other type gets the id of one of them."""
+        queries = {_name(route.query) for route in routes if route.query is not None}
+        self._queries = {name: self.components[name] for name in queries}
+        for name in queries:
+            del self.components[name]
+        for schema in self.components.values():
+            _without_indent(schema)
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = self._by_type[id(kind)]
+        return schema
+
+    def of_query(self, kind: type[Struct]) -> dict[str, Any]:
+        schema: dict[str, Any] = self._queries[_name(kind)]
+        return schema
+
+
+def _name(kind: type[Struct]) -> str:
+    return kind.__name__
+
+
+def _without_indent(schema: dict[str, Any]) -> None:
+    if "description" in schema:
+        schema["description"] = inspect.cleandoc(schema["description"])
+
+
+def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": [*_path_parameters(route, schemas), *_query_parameters(route, schemas)],
+        "responses": _responses(route, schemas),
+        "security": [] if route.role is None else [{}, *({name: []} for name in _SECURITY)],
+    }
+    if route.role is not None:
+        operation["description"] = f"Needs the role `{route.role}`, where callers need one."
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schemas.of(route.body)}},
+        }
+    return operation
+
+
+def _path_parameters(route: Route, schemas: _Schemas) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": schemas.of(_PATH_TYPES.get(name, Name)),
+        }
+        for name in parameter_names(route.path)
+    ]
+
+
+def _query_parameters(route: Route, schemas: _Schemas) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    described = schemas.of_query(route.query)
+    required = set(described.get("required", ()))
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": _in_query(schema),
+        }
+        for name, schema in described["properties"].items()
+    ]
+
+
+def _in_query(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of a parameter: it is there or it is not, but never null."""
+    kept = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
+    if "anyOf" not in kept:
+        return kept
+    choices = [choice for choice in kept.pop("anyOf") if choice != {"type": "null"}]
+    return {**choices[0], **kept} if len(choices) == 1 else {"anyOf": choices, **kept}
+
+
+def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    responses: dict[str, Any] = {str(route.status): _good(route, schemas)}
+    if route.empty:
+        responses["204"] = {"description": "Nothing is there"}
+    statuses = {400, *route.errors}
+    if route.role is not None:
+        statuses |= {401, 403, 503}
+    if route.body is not None:
+        statuses |= {413, 415}
+    for status in sorted(statuses):
+        responses[str(status)] = _bad(status, schemas.of(ErrorAnswer))
+    if route.path == "/health":
+        responses["503"] = {**_good(route, schemas), "description": "It cannot serve"}
+    return responses
+
+
+def _good(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    if route.answer is not None:
+        schema = schemas.of(route.answer)
+    elif route.content_type == "application/json":
+        schema = {"type": "object"}
+    else:
+        schema = {"type": "string"}
+    content_type = route.content_type.partition(";")[0]
+    return {"description": route.summary, "content": {content_type: {"schema": schema}}}
+
+
+def _bad(status: int, schema: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "description": _REASONS[status],
+        "content": {"application/json": {"schema": schema}},
+    }
+    if status in (429, 503):
+        answer["headers"] = _RETRY_AFTER
+    return answer

@@ -1,0 +1,158 @@
+"""The HTML pages: the front page, and the reference made from the API's description.
+
+Plain markup with its style inside; no script, nothing loaded. All texts are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+h1, h2, h3 { line-height: 1.2; }
+h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); text-transform: capitalize; }
+code { font: 0.9em ui-monospace, monospace; background: var(--soft); padding: 0 0.25em; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.75rem 0.25rem 0;
+  border-bottom: 1px solid var(--line); }
+details { border: 1px solid var(--line); border-radius: 6px; margin: 0.5rem 0; }
+summary { cursor: pointer; padding: 0.5rem 0.75rem; }
+details > div { padding: 0 0.75rem 0.75rem; }
+.method { display: inline-block; min-width: 4.5rem; font-weight: 600; }
+"""
+
+
+def _page(title: str, body: str) -> str:
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head>\n<body>{body}</body></html>\n"
+    )
+
+
+def front_page(version: str) -> str:
+    return _page(
+        "Monarq",
+        f"<h1>Monarq</h1><p>The broker runs, version <code>{escape(version)}</code>.</p>"
+        "<ul>"
+        '<li><a href="/docs">The API</a>, and <a href="/openapi.json">its description</a> for '
+        "programs</li>"
+        '<li><a href="/health">Health</a>, <a href="/api/v1/status">status</a> and '
+        '<a href="/metrics">metrics</a></li></ul>',
+    )
+
+
+def reference_page(description: dict[str, Any]) -> str:
+    """Of an OpenAPI description as `openapi.openapi` makes it."""
+    info = description["info"]
+    parts = [
+        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
+        f"<p>{escape(info['description'])}</p>",
+        '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>',
+        *_tags(description),
+        "<h2>Types</h2>",
+        *_types(description["components"]["schemas"]),
+    ]
+    return _page("Monarq: the API", "\n".join(parts))
+
+
+def _tags(description: dict[str, Any]) -> Iterator[str]:
+    for tag in description["tags"]:
+        yield f"<h2>{escape(tag['name'])}</h2>"
+        for path, methods in description["paths"].items():
+            for method, operation in methods.items():
+                if tag["name"] in operation["tags"]:
+                    yield _operation(method, path, operation)
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    parts = [f"<p>{_marked(operation['description'])}</p>"] if "description" in operation else []
+    if operation["parameters"]:
+        rows = "".join(_parameter(parameter) for parameter in operation["parameters"])
+        parts.append(f"<table><tr><th>parameter<th>in<th>type<th></tr>{rows}</table>")
+    if "requestBody" in operation:
+        [content] = operation["requestBody"]["content"].values()
+        parts.append(f"<p>Body: {_type(content['schema'])}</p>")
+    rows = "".join(
+        f"<tr><td><code>{status}</code><td>{_answer(answer)}<td>{_marked(answer['description'])}"
+        for status, answer in operation["responses"].items()
+    )
+    parts.append(f"<table><tr><th>status<th>answer<th></tr>{rows}</table>")
+    return (
+        f"<details><summary><span class=method>{method.upper()}</span> "
+        f"<code>{escape(path)}</code> {_marked(operation['summary'])}</summary>"
+        f"<div>{''.join(parts)}</div></details>"
+    )
+
+
+def _parameter(parameter: dict[str, Any]) -> str:
+    schema = parameter["schema"]
+    notes = [schema["description"]] if "description" in schema else []
+    if "default" in schema:
+        notes.append(f"default `{schema['default']}`")
+    if parameter["required"]:
+        notes.append("required")
+    return (
+        f"<tr><td><code>{escape(parameter['name'])}</code><td>{parameter['in']}"
+        f"<td>{_type(schema)}<td>{_marked('; '.join(notes))}"
+    )
+
+
+def _answer(answer: dict[str, Any]) -> str:
+    if "content" not in answer:
+        return ""
+    [(kind, content)] = answer["content"].items()
+    return _type(content["schema"]) if kind == "application/json" else escape(kind)
+
+
+def _types(schemas: dict[str, Any]) -> Iterator[str]:
+    for name, schema in sorted(schemas.items()):
+        yield f'<h3 id="{escape(name)}"><code>{escape(name)}</code></h3>'
+        if "description" in schema:
+            yield f"<p>{_marked(schema['description'])}</p>"
+        if "enum" in schema:
+            yield f"<p>{_type(schema)}</p>"
+            continue
+        required = set(schema.get("required", ()))
+        rows = "".join(
+            f"<tr><td><code>{escape(field)}</code><td>{_type(one)}"
+            f"<td>{'' if field in required else 'optional'}"
+            f"<td>{_marked(one.get('description', ''))}"
+            for field, one in schema.get("properties", {}).items()
+        )
+        yield f"<table>{rows}</table>"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(_type(choice) for choice in schema["anyOf"])
+    if "enum" in schema:
+        return " · ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
+    kind = schema.get("type", "any JSON value")
+    if kind == "array":
+        return f"list of {_type(schema['items'])}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_type(schema['additionalProperties'])}"
+    return escape(schema.get("format", kind)) + _bounds(schema)
+
+
+def _bounds(schema: dict[str, Any]) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None:
+        return f" {low} to {high}"
+    return ""
+
+
+def _marked(text: str) -> str:
+    """Escaped, with `code` in backticks as such."""
+    parts = escape(text).split("`")
+    return "".join(
+        f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts)
+    )

@@ -1,0 +1,81 @@
+"""What a person sees in a browser: that the broker runs, and what its API is. No page loads
+anything from elsewhere."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from monarq.server.exchange import Request, Response
+from monarq.server.openapi import openapi
+from monarq.server.reference_page import front_page, reference_page
+from monarq.server.routing import Route
+from monarq.server.service import Service
+
+HTML = b"text/html; charset=utf-8"
+_HEADERS = (
+    (b"Content-Security-Policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+    (b"X-Content-Type-Options", b"nosniff"),
+)
+
+
+def front(service: Service, request: Request) -> Response:
+    return Response(200, front_page(service.version).encode(), HTML, _HEADERS)
+
+
+def docs(service: Service, request: Request) -> Response:
+    return Response(200, _reference(service.version), HTML, _HEADERS)
+
+
+def description(service: Service, request: Request) -> Response:
+    return Response(200, _description(service.version))
+
+
+def _all_routes() -> tuple[Route, ...]:
+    # Imported here: the table of all routes holds this module's own.
+    from monarq.server.routes import ROUTES
+
+    return ROUTES
+
+
+@lru_cache(maxsize=1)
+def _description(version: str) -> bytes:
+    return msgspec.json.encode(openapi(_all_routes(), version=version))
+
+
+@lru_cache(maxsize=1)
+def _reference(version: str) -> bytes:
+    return reference_page(openapi(_all_routes(), version=version)).encode()
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/",
+        handler=front,
+        summary="A page that says that the broker runs",
+        tag="pages",
+        role=None,
+        content_type="text/html; charset=utf-8",
+    ),
+    Route(
+        method="GET",
+        path="/docs",
+        handler=docs,
+        summary="The API, for people",
+        tag="pages",
+        role=None,
+        content_type="text/html; charset=utf-8",
+    ),
+    Route(
+        method="GET",
+        path="/openapi.json",
+        handler=description,
+        summary="The API, for programs: OpenAPI 3.1",
+        tag="pages",
+        role=None,
+        answer=dict[str, Any],
+    ),
+)

@@ -1,0 +1,225 @@
+"""How the broker and its queues are, now."""
+
+from __future__ import annotations
+
+from monarq.broker.health import BufferHealth, Health, State
+from monarq.model import Queue, QueueStats
+from monarq.server.answers import json_answer
+from monarq.server.exchange import Request, Response, Role
+from monarq.server.message_rows import message_rows
+from monarq.server.paging import collect, paged
+from monarq.server.parameters import path_name
+from monarq.server.queue_totals import Totals, counts_of, queue_totals
+from monarq.server.routes.groups import group_row
+from monarq.server.routes.queues import named_like, partition_row, queue_rows
+from monarq.server.routing import Route
+from monarq.server.service import Service
+from monarq.server.times import iso, iso_or_none
+from monarq.server.wire.messages import MessagesAnswer, QueueMessagesQuery
+from monarq.server.wire.queues import QueuesQuery
+from monarq.server.wire.status import (
+    BufferAnswer,
+    DetailQuery,
+    HealthAnswer,
+    QueueDetailAnswer,
+    QueueStatusAnswer,
+    QueueStatusRow,
+    Refreshed,
+    StatusAnswer,
+    StatusQuery,
+)
+
+
+def health(service: Service, request: Request) -> Response:
+    found = service.broker.health()
+    can_push = found.state in (State.SERVING, State.MAINTENANCE, State.STORE_DOWN)
+    takes_pushes = can_push and (found.store_ok or found.buffer is not None)
+    status = 200 if takes_pushes else 503
+    answer = HealthAnswer(
+        status="unhealthy" if status == 503 else "healthy" if found.store_ok else "degraded",
+        state=found.state,
+        store="connected" if found.store_ok else "disconnected",
+        version=service.version,
+        uptime_seconds=found.uptime_seconds,
+        timestamp=iso(service.now()),
+    )
+    return json_answer(answer, status)
+
+
+async def status(service: Service, request: Request) -> Response:
+    query: StatusQuery = request.query
+    found = service.broker.health()
+    totals = Totals()
+    if found.store_ok:
+        totals = await queue_totals(
+            service.broker.store, namespace=query.namespace, task=query.task
+        )
+    return json_answer(
+        StatusAnswer(
+            state=found.state,
+            version=service.version,
+            uptime_seconds=found.uptime_seconds,
+            timestamp=iso(service.now()),
+            queues=totals.queues,
+            partitions=totals.partitions,
+            messages=totals.counts(),
+            store_ok=found.store_ok,
+            store_error=found.store_error,
+            buffer=buffer_answer(found.buffer),
+            maintenance_push=found.maintenance_push,
+            maintenance_pop=found.maintenance_pop,
+            parked=found.parked,
+            waiting=found.waiting,
+            peers=found.peers,
+        )
+    )
+
+
+def buffer_answer(buffer: BufferHealth | None) -> BufferAnswer:
+    if buffer is None:
+        return BufferAnswer(
+            enabled=False,
+            healthy=True,
+            route="direct",
+            bytes=0,
+            records=0,
+            files=0,
+            oldest=None,
+            set_aside=[],
+        )
+    return BufferAnswer(
+        enabled=True,
+        healthy=not buffer.set_aside,
+        route=buffer.route,
+        bytes=buffer.bytes,
+        records=buffer.records,
+        files=buffer.files,
+        oldest=iso_or_none(buffer.oldest),
+        set_aside=buffer.set_aside,
+    )
+
+
+def buffers(service: Service, request: Request) -> Response:
+    found: Health = service.broker.health()
+    return json_answer(buffer_answer(found.buffer))
+
+
+async def list_queues(service: Service, request: Request) -> Response:
+    query: QueuesQuery = request.query
+    store = service.broker.store
+    page = await collect(
+        lambda limit, after: store.list_queues(
+            namespace=query.namespace, task=query.task, limit=limit, after=after
+        ),
+        query,
+        keep=named_like(query.search),
+    )
+    stats = {one.queue: one for one in await store.stats_of([q.name for q in page.rows])}
+    rows = [_row(queue, stats[queue.name]) for queue in page.rows if queue.name in stats]
+    return json_answer(QueueStatusAnswer(queues=rows, **paged(query, page)))
+
+
+def _row(queue: Queue, stats: QueueStats) -> QueueStatusRow:
+    return QueueStatusRow(
+        name=queue.name,
+        kind=queue.kind,
+        namespace=queue.namespace,
+        task=queue.task,
+        paused=queue.paused,
+        partitions=stats.partitions,
+        messages=counts_of(stats),
+    )
+
+
+async def describe_queue(service: Service, request: Request) -> Response:
+    query: DetailQuery = request.query
+    store = service.broker.store
+    name = path_name(request, "queue")
+    [row] = await queue_rows(store, [await store.get_queue(name)])
+    groups = await store.list_groups(queue=name, limit=query.limit)
+    partitions = await store.list_partitions(name, limit=query.limit)
+    return json_answer(
+        QueueDetailAnswer(
+            queue=row,
+            consumer_groups=[group_row(group) for group in groups.rows],
+            partitions=[partition_row(one) for one in partitions.rows],
+        )
+    )
+
+
+async def list_messages(service: Service, request: Request) -> Response:
+    query: QueueMessagesQuery = request.query
+    page = await message_rows(service.broker.store, path_name(request, "queue"), query)
+    return json_answer(MessagesAnswer(messages=page.rows, **paged(query, page)))
+
+
+def refresh(service: Service, request: Request) -> Response:
+    return json_answer(Refreshed(refreshed=False))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/health",
+        handler=health,
+        summary="Whether this broker can take work",
+        tag="status",
+        role=None,
+        answer=HealthAnswer,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/status",
+        handler=status,
+        summary="The broker and everything in it, in figures",
+        tag="status",
+        query=StatusQuery,
+        answer=StatusAnswer,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/status/queues",
+        handler=list_queues,
+        summary="The counters of all queues",
+        tag="status",
+        query=QueuesQuery,
+        answer=QueueStatusAnswer,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/status/queues/{queue}",
+        handler=describe_queue,
+        summary="A queue with its groups and partitions",
+        tag="status",
+        query=DetailQuery,
+        answer=QueueDetailAnswer,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/status/queues/{queue}/messages",
+        handler=list_messages,
+        summary="What a queue keeps, by partition and seq",
+        tag="status",
+        query=QueueMessagesQuery,
+        answer=MessagesAnswer,
+        errors=(404, 409),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/status/buffers",
+        handler=buffers,
+        summary="The files that keep pushes while the store is down",
+        tag="status",
+        answer=BufferAnswer,
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/stats/refresh",
+        handler=refresh,
+        summary="Does nothing, for Queen's clients: counters are always current",
+        tag="status",
+        role=Role.READ,
+        answer=Refreshed,
+    ),
+)

@@ -1,0 +1,236 @@
+"""How the broker and its queues are, in answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from monarq.broker.health import State
+from monarq.model import QueueKind
+from monarq.server.wire.groups import GroupRow
+from monarq.server.wire.paging import After, Limit, PageAnswer, PageQuery
+from monarq.server.wire.queues import PartitionRow, QueueCounts, QueueRow
+from monarq.server.wire.shown import NameFilter, TimeFilter, TimeText
+
+
+class BufferAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The files that keep pushes while the store is down, or in maintenance."""
+
+    enabled: bool
+    healthy: bool
+    """Whether nothing was set aside."""
+    route: str
+    """Where pushes go now: `direct`, `buffer` or `hold`."""
+    bytes: int
+    """Not replayed yet."""
+    records: int
+    files: int
+    oldest: TimeText | None
+    set_aside: list[str]
+    """Files that could not be replayed, and wait for somebody to look at them."""
+
+
+class HealthAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    status: Literal["healthy", "degraded", "unhealthy"]
+    """Degraded: pushes are taken and kept in files, everything else waits for the store."""
+    state: State
+    store: Literal["connected", "disconnected"]
+    version: str
+    uptime_seconds: float
+    timestamp: TimeText
+
+
+class StatusQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    namespace: NameFilter | None = None
+    task: NameFilter | None = None
+
+
+class StatusAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    state: State
+    version: str
+    uptime_seconds: float
+    timestamp: TimeText
+    queues: int
+    partitions: int
+    messages: QueueCounts
+    store_ok: bool
+    store_error: str | None
+    buffer: BufferAnswer
+    maintenance_push: bool
+    maintenance_pop: bool
+    parked: int
+    """Pops that wait for a message, at this process."""
+    waiting: dict[str, int]
+    """Calls that wait for the store, at this process, by kind."""
+    peers: dict[str, int] | None
+
+
+class QueueStatusRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    kind: QueueKind
+    namespace: str
+    task: str
+    paused: bool
+    partitions: int
+    messages: QueueCounts
+
+
+class QueueStatusAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
+    queues: list[QueueStatusRow]
+
+
+class QueueDetailAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    queue: QueueRow
+    consumer_groups: list[GroupRow]
+    """The first so many; all with `GET /api/v1/consumer-groups?queue=`."""
+    partitions: list[PartitionRow]
+    """The first so many; all with `GET /api/v1/resources/partitions?queue=`."""
+
+
+class DetailQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    limit: Limit = 100
+
+
+Interval = Literal["minute", "hour", "day"]
+
+
+class AnalyticsQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    interval: Interval = "hour"
+    from_: TimeFilter | None = field(default=None, name="from")
+    """A day before `to`, if it is left out."""
+    to: TimeFilter | None = None
+    queue: NameFilter | None = None
+    namespace: NameFilter | None = None
+    task: NameFilter | None = None
+
+
+class DataPoint(Struct, frozen=True, kw_only=True, rename="camel"):
+    timestamp: TimeText
+    """Where the interval begins."""
+    messages: int
+    """The same as `pushed`, as Queen names it."""
+    pushed: int
+    completed: int
+    failed: int
+    dead: int
+    pending: int
+    """At the end of the interval."""
+
+
+class AnalyticsAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    interval: Interval
+    from_: TimeText = field(name="from")
+    to: TimeText
+    data_points: list[DataPoint]
+
+
+class OpsQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    interval: Interval = "minute"
+    from_: TimeFilter | None = field(default=None, name="from")
+    """An hour before `to`, if it is left out."""
+    to: TimeFilter | None = None
+    queue: NameFilter | None = None
+    limit: Annotated[int, Meta(ge=1, le=100, description="how many queues at most")] = 20
+    after: After | None = None
+
+
+class QueueOps(Struct, frozen=True, kw_only=True, rename="camel"):
+    queue: str
+    data_points: list[DataPoint]
+
+
+class OpsAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    interval: Interval
+    from_: TimeText = field(name="from")
+    to: TimeText
+    queues: list[QueueOps]
+    next: str | None
+
+
+class LagQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    queue: NameFilter | None = None
+
+
+class LagRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    queue: str
+    consumer_group: str
+    lag: int
+    lag_seconds: float
+
+
+class LagAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
+    lag: list[LagRow]
+
+
+class ProcessFigures(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Of the process that answers."""
+
+    hostname: str
+    pid: int
+    version: str
+    python: str
+    started_at: TimeText
+    uptime_seconds: float
+    cpu_user_seconds: float
+    cpu_system_seconds: float
+    memory_bytes: int
+    open_files: int | None
+    threads: int
+    processors: int
+
+
+class SystemMetricsAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    timestamp: TimeText
+    process: ProcessFigures
+
+
+class DistributionFigures(Struct, frozen=True, kw_only=True, rename="camel"):
+    count: int
+    mean: float
+    buckets: dict[str, int]
+    """How many were at or below each bound; `more` for those above the last."""
+
+
+class CallFigures(Struct, frozen=True, kw_only=True, rename="camel"):
+    calls: int
+    messages: int
+    errors: int
+    in_flight: int
+    batch_calls: DistributionFigures
+    """Calls that went to the store together."""
+    batch_messages: DistributionFigures
+    store_seconds: DistributionFigures
+
+
+class WorkerMetricsAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The broker of the process that answers, since it was started."""
+
+    timestamp: TimeText
+    hostname: str
+    pid: int
+    state: State
+    calls: dict[str, CallFigures]
+    pops: dict[str, int]
+    """By what became of them; `pending`, `leasing` and `parked` are under way."""
+    wakes: dict[str, int]
+    """Waiting pops that were woken, by cause."""
+    lifecycle: dict[str, int]
+    overloaded: int
+    store_failures: int
+    buffered: int
+    replayed: int
+
+
+class StoreStatsAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    available: bool
+    """Whether the store is PostgreSQL."""
+    timestamp: TimeText
+    figures: dict[str, Any]
+    """Of PostgreSQL: size, connections, dead tuples, oldest xmin age, and those of each table.
+    Of SQLite: the size of the file and its pages."""
+
+
+class Refreshed(Struct, frozen=True, kw_only=True, rename="camel"):
+    refreshed: bool
+    """Always false: the counters are always current."""
