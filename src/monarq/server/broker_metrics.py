@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from monarq.broker.health import BufferHealth, Health, State
 from monarq.broker.measures import Measures
-from monarq.server.metric_families import Family, Labels, counter, gauge, histogram
+from monarq.clock import SECOND, SystemClock
+from monarq.server.metric_families import Family, Labels, Sample, counter, gauge, histogram
 
 
 def measured(measures: Measures) -> list[Family]:
@@ -119,6 +121,67 @@ def measured(measures: Measures) -> list[Family]:
             "monarq_deferred_messages_lost",
             "Messages answered before they were durable that could not be stored",
             _one(measures.deferred_lost),
+        ),
+    ]
+
+
+def standing(health: Health) -> list[Family]:
+    """How the broker is: its state, its buffer, its peers."""
+    states = [((state.value,), float(health.state is state)) for state in State]
+    switches = [
+        (("push",), float(health.maintenance_push)),
+        (("pop",), float(health.maintenance_pop)),
+    ]
+    waiting = [((name,), float(count)) for name, count in health.waiting.items()]
+    families = [
+        gauge("monarq_state", "Processes in each state", states, ("state",)),
+        gauge("monarq_store_up", "Processes that reach the store", _one(health.store_ok)),
+        gauge("monarq_maintenance", "Processes in maintenance", switches, ("calls",)),
+        gauge("monarq_calls_waiting", "Calls that wait for the store", waiting, ("call",)),
+        Family(
+            "monarq_uptime_seconds",
+            "largest",
+            "Time since the oldest process started",
+            samples=[Sample((), health.uptime_seconds)],
+        ),
+    ]
+    if health.buffer is not None:
+        families += _of_buffer(health.buffer)
+    if health.peers is not None:
+        families.append(
+            counter(
+                "monarq_peer_notices",
+                "Datagrams and notices between brokers, by what became of them",
+                _counted(health.peers),
+                ("what",),
+            )
+        )
+    return families
+
+
+def _of_buffer(buffer: BufferHealth) -> list[Family]:
+    age = 0.0
+    if buffer.oldest is not None:
+        age = max((SystemClock().now() - buffer.oldest) / SECOND, 0.0)
+    return [
+        gauge("monarq_buffer_bytes", "Bytes of pushes in the buffer", _one(buffer.bytes)),
+        gauge("monarq_buffer_records", "Pushes in the buffer", _one(buffer.records)),
+        gauge("monarq_buffer_files", "Files of the buffer", _one(buffer.files)),
+        gauge(
+            "monarq_buffer_set_aside",
+            "Files of pushes that could not be replayed, for somebody to look at",
+            _one(len(buffer.set_aside)),
+        ),
+        gauge(
+            "monarq_buffer_in_use",
+            "Processes whose pushes go to the buffer",
+            _one(buffer.route != "direct"),
+        ),
+        Family(
+            "monarq_buffer_oldest_seconds",
+            "largest",
+            "Age of the oldest push in the buffer",
+            samples=[Sample((), age)],
         ),
     ]
 

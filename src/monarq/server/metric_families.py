@@ -28,9 +28,14 @@ Labels = tuple[str, ...]
 class Counts(Protocol):
     """A histogram as the broker and the server keep theirs."""
 
-    bounds: tuple[float, ...]
-    counts: list[int]
-    sum: float
+    @property
+    def bounds(self) -> tuple[float, ...]: ...
+
+    @property
+    def counts(self) -> list[int]: ...
+
+    @property
+    def sum(self) -> float: ...
 
 
 class Sample(Struct):
@@ -149,17 +154,15 @@ class _Collector(Collector):
 
 def _metric(family: Family) -> Metric:
     labels = list(family.label_names)
-    if family.kind == "counter":
-        metric: Any = CounterMetricFamily(family.name, family.help, labels=labels)
-    elif family.kind == "histogram":
-        metric = HistogramMetricFamily(family.name, family.help, labels=labels)
+    if family.kind == "histogram":
+        histogram_metric = HistogramMetricFamily(family.name, family.help, labels=labels)
         names = [*(_number(bound) for bound in family.bounds), "+Inf"]
         for sample in family.samples:
             buckets = list(zip(names, accumulate(sample.counts), strict=True))
-            metric.add_metric(list(sample.labels), buckets, sample.value)
-        return metric
-    else:
-        metric = GaugeMetricFamily(family.name, family.help, labels=labels)
+            histogram_metric.add_metric(list(sample.labels), buckets, sample.value)
+        return histogram_metric
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric: CounterMetricFamily | GaugeMetricFamily = kind(family.name, family.help, labels=labels)
     for sample in family.samples:
         metric.add_metric(list(sample.labels), sample.value)
     return metric

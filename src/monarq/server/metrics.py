@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from monarq.broker.broker import Broker
-from monarq.clock import SECOND, SystemClock
 from monarq.config import Settings
 from monarq.server.broker_metrics import measured, standing
 from monarq.server.metric_families import Family, added_up, counter
@@ -18,10 +17,9 @@ from monarq.server.worker_metrics import WorkerMetrics
 class Metrics:
     """One a process. `requests` is told of every answer."""
 
-    def __init__(self, broker: Broker, settings: Settings, started_at: int) -> None:
+    def __init__(self, broker: Broker, settings: Settings) -> None:
         self.requests = RequestMetrics()
         self._broker = broker
-        self._started_at = started_at
         self._store = StoreMetrics(lambda: broker.store, settings.metrics_queue_labels)
         self._workers: WorkerMetrics | None = None
 
@@ -35,11 +33,10 @@ class Metrics:
             await self._workers.close()
 
     def of_this_process(self) -> list[Family]:
-        uptime = (SystemClock().now() - self._started_at) / SECOND
         return [
             *self.requests.families(),
             *measured(self._broker.measures),
-            *standing(self._broker.health(), uptime),
+            *standing(self._broker.health()),
             *process_families(),
         ]
 

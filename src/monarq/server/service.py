@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from monarq.broker.broker import Broker
 from monarq.clock import Clock, SystemClock
 from monarq.config import Settings
+from monarq.server.metrics import Metrics
 
 
 @dataclass(slots=True)
@@ -18,6 +19,10 @@ class Service:
     started_at: int
     version: str
     clock: Clock = field(default_factory=SystemClock)
+    metrics: Metrics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.broker, self.settings)
 
     def now(self) -> int:
         return self.clock.now()
