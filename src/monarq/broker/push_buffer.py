@@ -96,6 +96,10 @@ class PushBuffer:
         return cls(files, thread, clock=clock, waiting_max_bytes=waiting_max_bytes)
 
     @property
+    def directory(self) -> Path:
+        return self._files.directory
+
+    @property
     def state(self) -> BufferState:
         return self._files.state
 

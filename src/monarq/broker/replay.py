@@ -25,6 +25,9 @@ log = logging.getLogger("monarq.buffer")
 
 LONE_ATTEMPTS = 3
 
+Place = tuple[Record, int]
+"""A push: its record, and which one of that record's it is."""
+
 
 class StorePush(Protocol):
     """The store's `push`; the broker's wakes who waits for what was pushed."""
@@ -65,35 +68,34 @@ class Replayer:
             await self._replay(records)
 
     async def _replay(self, records: list[Record]) -> None:
-        pushes = [push for record in records for push in record.entry.pushes]
         places = [
             (record, index) for record in records for index in range(len(record.entry.pushes))
         ]
         try:
-            answers = await self._push(pushes, mark=_joint_mark(records))
+            await self._replay_together(places, _joint_mark(records))
         except AlreadyPushedError:
-            await self._repeat(records)
-        except StoreUnavailableError:
-            raise
-        except Exception:
-            log.exception("a call of the replay failed; its %d pushes go alone", len(pushes))
-            for (record, index), push in zip(places, pushes, strict=True):
-                await self._replay_alone(record, index, push)
-        else:
-            for (record, index), answer in zip(places, answers, strict=True):
-                await self._settle(record, index, answer)
+            # The store has the call, and may have refused some of its pushes: that answer was
+            # lost. Those that it can tell by their transaction ids are asked about again.
+            again = [place for place in places if _is_repeatable(*place)]
+            self.replayed += len(places) - len(again)
+            if again:
+                await self._replay_together(again, None)
         await self._buffer.done(records)
         self._progress(records[-1].end - records[0].start)
 
-    async def _repeat(self, records: list[Record]) -> None:
-        """The store has the call. It may have refused some of its pushes then, and that answer
-        was lost: those that it can tell apart by their transaction ids are asked about again."""
-        for record in records:
-            pushes = record.entry.pushes
-            repeatable = record.entry.repeatable if len(pushes) > 1 else []
-            self.replayed += len(pushes) - len(repeatable)
-            for index in repeatable:
-                await self._replay_alone(record, index, pushes[index])
+    async def _replay_together(self, places: list[Place], mark: str | None) -> None:
+        pushes = [record.entry.pushes[index] for record, index in places]
+        try:
+            answers = await self._push(pushes, mark=mark)
+        except (AlreadyPushedError, StoreUnavailableError):
+            raise
+        except Exception:
+            log.exception("a call of the replay failed; its %d pushes go alone", len(pushes))
+            for place, push in zip(places, pushes, strict=True):
+                await self._replay_alone(*place, push)
+        else:
+            for place, answer in zip(places, answers, strict=True):
+                await self._settle(*place, answer)
 
     async def _replay_alone(self, record: Record, index: int, push: Push) -> None:
         mark = f"{record.entry.mark[:48]}.{index}"
@@ -126,6 +128,12 @@ class UnexpectedPushError(MonarqError):
     """The store failed on this push for a reason that it has no word for."""
 
     code = "unexpected"
+
+
+def _is_repeatable(record: Record, index: int) -> bool:
+    """Whether the store knew it by the transaction ids that it has here."""
+    entry = record.entry
+    return not entry.attempted or (len(entry.pushes) > 1 and index in entry.repeatable)
 
 
 def _joint_mark(records: list[Record]) -> str:
