@@ -27,9 +27,10 @@ def serve(flags: dict[str, Any], config: str | None) -> None:
     """
     loaded = load(given(flags), file=config)
     # Imported here: `--help` and the other commands need no server.
-    from monarq.server import logs, serving
+    from monarq.server.logs import configure
+    from monarq.server.serving import run
 
-    logs.configure(loaded.settings)
+    configure(loaded.settings)
     for warning in loaded.warnings:
         logger.warning("%s", warning)
-    raise typer.Exit(serving.run(loaded.settings))
+    raise typer.Exit(run(loaded.settings))

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from monarq.clock import SECOND
+from monarq.server.times import iso
 
 Labels = tuple[str, ...]
 
@@ -111,7 +111,7 @@ def as_text(families: Sequence[Family]) -> bytes:
 
 def as_json(families: Sequence[Family], at: int) -> dict[str, Any]:
     """By name; a single sample without labels is its value, others are lists."""
-    return {"at": at / SECOND, "metrics": {family.name: _json_of(family) for family in families}}
+    return {"timestamp": iso(at), "metrics": {family.name: _json_of(family) for family in families}}
 
 
 def _json_of(family: Family) -> Any:
