@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
@@ -49,6 +50,21 @@ def unpack(data: bytes, offsets: Sequence[int]) -> list[bytes]:
     if base:
         return [data[start - base : end - base] for start, end in pairwise(offsets)]
     return [data[start:end] for start, end in pairwise(offsets)]
+
+
+@lru_cache(maxsize=1024)
+def offsets_of_one(length: int) -> bytes:
+    """The stored offsets of a segment with one payload of this length."""
+    return to_bytes(array("i", (0, length)))
+
+
+def packed(payloads: Sequence[bytes]) -> Iterator[tuple[int, int, bytes, array[int]]]:
+    """The payloads as segments: from and to which of them, the piece and its offsets."""
+    if len(payloads) <= MAX_MESSAGES and sum(map(len, payloads)) <= MAX_BYTES:
+        yield 0, len(payloads), *pack(payloads)
+        return
+    for start, end in cuts(list(map(len, payloads))):
+        yield start, end, *pack(payloads[start:end])
 
 
 def cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

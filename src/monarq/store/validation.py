@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -61,6 +61,23 @@ def check_name(value: object, field: str) -> None:
         raise InvalidRequestError(f"{field} must be text of 1 to {MAX_NAME_LENGTH} characters")
     if _BAD_NAME.search(value):
         raise InvalidRequestError(f"{field} must not contain control characters")
+
+
+def check_names(values: Collection[str], field: str) -> None:
+    """Many at once: most are plainly good, and that can be seen of all together."""
+    if not _are_plainly_good(values):
+        for value in values:
+            check_name(value, field)
+
+
+def _are_plainly_good(values: Collection[str]) -> bool:
+    try:
+        together = "".join(values)
+    except TypeError:
+        return False
+    lengths = set(map(len, values))
+    is_short = min(lengths) >= 1 and max(lengths) <= MAX_NAME_LENGTH
+    return is_short and together.isascii() and together.isprintable()
 
 
 @lru_cache(maxsize=4096)
@@ -153,19 +170,23 @@ def check_push(request: Push) -> PushShape:
         names = {(item.queue, item.partition) for item in request.items}
     except TypeError:
         raise InvalidRequestError("queue and partition must be text") from None
-    for queue, partition in names:
-        check_name(queue, "queue")
-        check_name(partition, "partition")
-    has_ids = has_work_fields = False
+    if len(names) == 1:
+        [(queue, partition)] = names
+        check_common_name(queue, "queue")
+        check_common_name(partition, "partition")
+    else:
+        check_names({queue for queue, _ in names}, "queue")
+        check_names([partition for _, partition in names], "partition")
+    ids = [item.transaction_id for item in request.items if item.transaction_id is not None]
+    if ids:
+        check_names(ids, "transactionId")
+    has_work_fields = False
     for item in request.items:
         payload = item.payload
         if type(payload) is not bytes or not 0 < len(payload) <= MAX_PAYLOAD_BYTES:
             check_bytes(payload, "payload")
         if payload[0] == SEALED:
             check_bytes(payload, "payload")
-        if item.transaction_id is not None:
-            check_name(item.transaction_id, "transactionId")
-            has_ids = True
         if (
             item.trace_id is not None
             or item.namespace is not None
@@ -182,7 +203,7 @@ def check_push(request: Push) -> PushShape:
         ):
             _check_work_fields(item)
             has_work_fields = True
-    return PushShape(names, has_ids, has_work_fields)
+    return PushShape(names, bool(ids), has_work_fields)
 
 
 def _check_rare_fields(item: PushItem) -> None:

@@ -6,7 +6,7 @@ refuse what is stale; then the caller forgets it here and comes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -50,7 +50,8 @@ class Catalog:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queues: dict[str, Queue] = {}
-        self._partition_ids: dict[tuple[int, str], int] = {}
+        self._partition_ids: dict[int, dict[str, int]] = {}
+        self._partition_count = 0
         self._facts: dict[int, PartitionFacts] = {}
         self._group_ids: dict[tuple[int, str], int] = {}
 
@@ -73,20 +74,28 @@ class Catalog:
         return known
 
     async def partition_ids(
-        self, queue_id: int, names: Iterable[str], unit: Work | None = None
+        self, queue_id: int, names: Collection[str], unit: Work | None = None
     ) -> dict[str, int]:
         """Ids of those partitions that exist."""
-        ids = self._partition_ids
-        known = {name: ids[queue_id, name] for name in names if (queue_id, name) in ids}
-        missing = [name for name in names if name not in known]
-        if missing:
+        ids = self._partition_ids.get(queue_id, {})
+        known = {name: ids[name] for name in names if name in ids}
+        if len(known) < len(names):
+            missing = [name for name in names if name not in known]
             rows = await (unit or self._database).fetch(
                 "select * from monarq.find_partitions($1, $2)", queue_id, missing
             )
             known |= {row["name"]: row["id"] for row in rows}
             if unit is None:
-                _keep(ids, {(queue_id, row["name"]): row["id"] for row in rows})
+                self._keep_partitions(queue_id, rows)
         return known
+
+    def _keep_partitions(self, queue_id: int, rows: list[Any]) -> None:
+        self._partition_count += len(rows)
+        if self._partition_count > _MOST:
+            self._partition_ids.clear()
+            self._partition_count = len(rows)
+        ids = self._partition_ids.setdefault(queue_id, {})
+        ids.update((row["name"], row["id"]) for row in rows)
 
     async def group_ids(self, wanted: Iterable[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Ids of those groups (queue id and name) that exist, or did when last asked."""

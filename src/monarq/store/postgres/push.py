@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
+from operator import attrgetter
 
 import asyncpg
 
@@ -31,10 +32,10 @@ from monarq.store.validation import (
 )
 
 MAX_ROUNDS = 50
-_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
+_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 24)) + ")"
 _MARK = "select monarq.keep_mark($1, $2)"
 _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
-_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 24)) + ")"
+_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 26)) + ")"
 
 
 class _MissingError(Exception):
@@ -84,37 +85,29 @@ class PushBatch:
         comes to nothing; without one, `_MissingError` says that there are such.
         """
         queues = await self._queues(unit)
-        names: dict[int, set[str]] = {}
-        for index in self.open:
-            for queue, partition in self._shapes[index].names:
-                names.setdefault(queues[queue].id, set()).add(partition)
-        ids = {
-            queue_id: await self._partition_ids(unit, queue_id, names[queue_id])
-            for queue_id in sorted(names)
-        }
+        open_requests = self.open
+        keys = set().union(*(self._shapes[index].names for index in open_requests))
+        names: dict[str, set[str]] = {}
+        for queue, partition in keys:
+            names.setdefault(queue, set()).add(partition)
         targets: dict[tuple[str, str], Target] = {}
-
-        def target_of(item: PushItem) -> Target:
-            key = (item.queue, item.partition)
-            target = targets.get(key)
-            if target is None:
-                queue = queues[item.queue]
-                partition_id = ids[queue.id][item.partition]
-                target = targets[key] = Target(queue, item.partition, partition_id)
-            return target
-
-        for index in self.open:
-            request = self.requests[index]
-            if len(self._shapes[index].names) == 1 and not self._shapes[index].has_ids:
-                target_of(request.items[0]).add_whole(index, request.items, request.producer)
+        for queue in sorted(names):
+            ids = await self._partition_ids(unit, queues[queue].id, names[queue])
+            for partition in names[queue]:
+                targets[queue, partition] = Target(queues[queue], partition, ids[partition])
+        for index in open_requests:
+            request, shape = self.requests[index], self._shapes[index]
+            if len(shape.names) == 1 and not shape.has_ids:
+                [key] = shape.names
+                targets[key].add_whole(index, request.items)
                 continue
             for place, item in enumerate(request.items):
-                target = target_of(item)
+                target = targets[item.queue, item.partition]
                 if item.transaction_id is None or (
                     (target.partition_id, item.transaction_id) not in self._known
                 ):
-                    target.add((index, place), item, request.producer)
-        return sorted(targets.values(), key=lambda target: target.partition_id)
+                    target.add(index, place, item)
+        return sorted(targets.values(), key=_partition_id)
 
     async def _queues(self, unit: Work | None) -> dict[str, Queue]:
         """The queues of all open requests; those whose items do not fit them are answered."""
@@ -192,7 +185,7 @@ class PushBatch:
         elif refusal.reason == "reserved":
             for target, place in refusal.detail:
                 item = targets[target - 1].items[place]
-                self.outcomes[targets[target - 1].slots[place][0]] = InvalidRequestError(
+                self.outcomes[targets[target - 1].requests[place]] = InvalidRequestError(
                     f"transactionId {item.transaction_id!r} has the form of this partition's own "
                     "ids and names no message that is kept: choose another"
                 )
@@ -204,7 +197,7 @@ class PushBatch:
         sizes: dict[int, dict[int, int]] = {}
         for target in targets:
             if target.queue.id in room:
-                for index, _ in target.slots:
+                for index in target.requests:
                     counts = sizes.setdefault(index, {})
                     counts[target.queue.id] = counts.get(target.queue.id, 0) + 1
         names = {target.queue.id: target.queue for target in targets}
@@ -222,44 +215,54 @@ class PushBatch:
 
     def finish(self, targets: Sequence[Target], first_seqs: dict[int, int]) -> None:
         """All open requests were stored."""
-        answers: dict[int, list[Pushed | None]] = {}
-        whole: set[int] = set()
+        in_parts: dict[int, list[Pushed | None]] = {
+            index: [None] * len(self.requests[index].items) for index in self.open
+        }
         for target in targets:
             first = first_seqs.get(target.partition_id, 0)
             pushed = _queued(target, first)
-            for index, start in target.wholes:
+            for index, start in target.wholes or ():
                 self.outcomes[index] = pushed[start : start + len(self.requests[index].items)]
-                whole.add(index)
-            if len(whole) < len(self.requests):
-                for (index, place), answer in zip(target.slots, pushed, strict=True):
-                    if index not in whole:
-                        self._answers(answers, index)[place] = answer
-            for (index, place), nth in target.repeats:
+                del in_parts[index]
+            if not in_parts:
+                continue
+            for index, place, answer in zip(target.requests, target.places, pushed, strict=True):
+                if index in in_parts:
+                    in_parts[index][place] = answer
+            for index, place, nth in target.repeats or ():
                 item = self.requests[index].items[place]
-                self._answers(answers, index)[place] = _duplicate(
-                    item, target.partition_id, first + nth
-                )
-        for index in self.open:
-            items = self.requests[index].items
-            self.outcomes[index] = [
-                answer or self._known_duplicate(item, targets)
-                for answer, item in zip(self._answers(answers, index), items, strict=True)
-            ]
+                in_parts[index][place] = _duplicate(item, target.partition_id, first + nth)
+        for index, answers in in_parts.items():
+            self._add_duplicates(index, answers, targets)
+            self.outcomes[index] = [answer for answer in answers if answer is not None]
 
-    def _answers(self, answers: dict[int, list[Pushed | None]], index: int) -> list[Pushed | None]:
-        return answers.setdefault(index, [None] * len(self.requests[index].items))
+    def _add_duplicates(
+        self, index: int, answers: list[Pushed | None], targets: Sequence[Target]
+    ) -> None:
+        """Answer what was not sent because it was known to be there."""
+        if None not in answers:
+            return
+        partition_ids = {(t.queue.name, t.partition): t.partition_id for t in targets}
+        for place, item in enumerate(self.requests[index].items):
+            if answers[place] is None:
+                partition_id = partition_ids[item.queue, item.partition]
+                answers[place] = self._known_duplicate(item, partition_id)
 
-    def _known_duplicate(self, item: PushItem, targets: Iterable[Target]) -> Pushed:
-        for target in targets:
-            key = (target.partition_id, item.transaction_id or "")
-            here = (target.queue.name, target.partition) == (item.queue, item.partition)
-            if here and key in self._known:
-                return _duplicate(item, target.partition_id, self._known[key])
-        raise AssertionError("an item was neither stored nor known")
+    def _known_duplicate(self, item: PushItem, partition_id: int) -> Pushed:
+        assert item.transaction_id is not None
+        return _duplicate(item, partition_id, self._known[partition_id, item.transaction_id])
+
+
+_partition_id = attrgetter("partition_id")
 
 
 def _queued(target: Target, first_seq: int) -> list[Pushed]:
     partition_id = target.partition_id
+    if len(target.items) == 1:
+        [item] = target.items
+        own = item.transaction_id or f"{partition_id}-{first_seq}"
+        queue = target.queue.name
+        return [Pushed(PushStatus.QUEUED, queue, partition_id, first_seq, own, item.trace_id)]
     seqs = range(first_seq, first_seq + len(target.items))
     if not target.by_id:
         ids = [f"{partition_id}-{seq}" for seq in seqs]
@@ -428,9 +431,9 @@ async def store_targets(
         if not targets:
             continue
         if kind is QueueKind.ORDERED:
-            sql, arguments = _MESSAGES, message_arguments(targets, batch.cipher)
+            sql, arguments = _MESSAGES, message_arguments(targets, batch.requests, batch.cipher)
         else:
-            sql, arguments = _ITEMS, item_arguments(targets, batch.cipher)
+            sql, arguments = _ITEMS, item_arguments(targets, batch.requests, batch.cipher)
         try:
             seqs = await unit.fetchval(sql, unit.now(), mark, *arguments)
         except RefusedError as refusal:

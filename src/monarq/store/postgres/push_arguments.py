@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, repeat
+from collections.abc import Sequence
+from itertools import accumulate, chain, repeat
 from typing import Any
 
 from monarq.clock import DAY, micros
 from monarq.crypto import Cipher
-from monarq.model import PushItem, Queue
+from monarq.model import Push, PushItem, Queue
 from monarq.store import segments
-
-Slot = tuple[int, int]
-"""Which request, and which of its items."""
 
 
 class Target:
-    """What goes to one partition in this call."""
+    """What goes to one partition in this call. There may be thousands with one message each, so
+    what most of them do not have is not made."""
 
     __slots__ = (
         "by_id",
         "items",
         "partition",
         "partition_id",
-        "producers",
+        "places",
         "queue",
         "repeats",
-        "slots",
+        "requests",
         "wholes",
     )
 
@@ -34,40 +33,49 @@ class Target:
         self.partition = partition
         self.partition_id = partition_id
         self.items: list[PushItem] = []
-        self.producers: list[str | None] = []
-        self.slots: list[Slot] = []
-        self.by_id: dict[str, int] = {}
-        self.repeats: list[tuple[Slot, int]] = []
-        """Slots whose transaction id an earlier item of this call has, and which one."""
-        self.wholes: list[tuple[int, int]] = []
+        self.requests: list[int] = []
+        """Of which request each item is, and which of its items."""
+        self.places: list[int] = []
+        self.by_id: dict[str, int] | None = None
+        self.repeats: list[tuple[int, int, int]] | None = None
+        """Request and place of items whose transaction id an earlier item has, and which one."""
+        self.wholes: list[tuple[int, int]] | None = None
         """Requests of which everything is here, in one piece, and where it begins."""
 
-    def add(self, slot: Slot, item: PushItem, producer: str | None) -> None:
+    def add(self, request: int, place: int, item: PushItem) -> None:
         if item.transaction_id is not None:
+            if self.by_id is None:
+                self.by_id = {}
             first = self.by_id.setdefault(item.transaction_id, len(self.items))
             if first < len(self.items):
-                self.repeats.append((slot, first))
+                self.repeats = self.repeats or []
+                self.repeats.append((request, place, first))
                 return
         self.items.append(item)
-        self.producers.append(producer)
-        self.slots.append(slot)
+        self.requests.append(request)
+        self.places.append(place)
 
-    def add_whole(self, index: int, items: list[PushItem], producer: str | None) -> None:
+    def add_whole(self, request: int, items: list[PushItem]) -> None:
         """Add a request that has no transaction ids and goes nowhere else."""
-        self.wholes.append((index, len(self.items)))
+        if self.wholes is None:
+            self.wholes = []
+        self.wholes.append((request, len(self.items)))
         self.items += items
-        self.producers += repeat(producer, len(items))
-        self.slots += zip(repeat(index), range(len(items)))
+        self.requests += repeat(request, len(items))
+        self.places += range(len(items))
 
 
 def _target_arguments(targets: list[Target]) -> list[Any]:
+    queues = {target.queue.id: target.queue for target in targets}
+    places = {queue_id: place for place, queue_id in enumerate(queues, 1)}
     return [
-        any(target.queue.options.max_size for target in targets),
-        [target.queue.id for target in targets],
-        [target.queue.version for target in targets],
+        any(queue.options.max_size for queue in queues.values()),
+        list(queues),
+        [queue.version for queue in queues.values()],
+        [_horizon(queue) for queue in queues.values()],
+        None if len(queues) == 1 else [places[target.queue.id] for target in targets],
         [target.partition_id for target in targets],
         [len(target.items) for target in targets],
-        [_horizon(target.queue) for target in targets],
     ]
 
 
@@ -81,13 +89,20 @@ def _horizon(queue: Queue) -> int:
 
 
 def _given_ids(targets: list[Target]) -> list[Any]:
-    """The items with a transaction id of their own: target, place in it, id."""
-    given = [
-        (number, place, transaction_id)
-        for number, target in enumerate(targets, 1)
-        for transaction_id, place in target.by_id.items()
-    ]
-    return [list(column) for column in zip(*given, strict=True)] if given else [None] * 3
+    """The items with a transaction id of their own: target, place in it, id; and whether one of
+    them may have the form of an id that its partition makes."""
+    numbers: list[int] = []
+    places: list[int] = []
+    ids: list[str] = []
+    own = False
+    for number, target in enumerate(targets, 1):
+        if target.by_id:
+            numbers += repeat(number, len(target.by_id))
+            places += target.by_id.values()
+            ids += target.by_id
+            prefix = f"{target.partition_id}-"
+            own = own or any(one.startswith(prefix) for one in target.by_id)
+    return [numbers, places, ids, own] if ids else [None, None, None, False]
 
 
 def _payloads(target: Target, cipher: Cipher | None) -> list[bytes]:
@@ -100,41 +115,72 @@ def _payloads(target: Target, cipher: Cipher | None) -> list[bytes]:
 
 def _column(values: list[Any]) -> list[Any] | None:
     """None if there is nothing in it, which is what most columns have."""
-    return values if any(value is not None for value in values) else None
+    return None if values.count(None) == len(values) else values
 
 
-def message_arguments(targets: list[Target], cipher: Cipher | None) -> list[Any]:
-    numbers, skips, starts, counts = [], [], [], []
-    data, offsets = [], []
-    begins = accumulate((len(target.items) for target in targets), initial=0)
-    for number, (target, begin) in enumerate(zip(targets, begins, strict=False), 1):
-        payloads = _payloads(target, cipher)
-        for start, end in segments.cuts([len(payload) for payload in payloads]):
-            packed, bounds = segments.pack(payloads[start:end])
-            numbers.append(number)
-            skips.append(start)
-            starts.append(begin + start)
-            counts.append(end - start)
-            data.append(packed)
-            offsets.append(segments.to_bytes(bounds))
-    items = [item for target in targets for item in target.items]
+class _Segments:
+    """What is pushed to all targets, cut into segments; each list has an entry a segment."""
+
+    def __init__(self, targets: list[Target], cipher: Cipher | None) -> None:
+        self.targets: list[int] = []
+        self.skips: list[int] = []
+        self.counts: list[int] = []
+        self.data: list[bytes] = []
+        self.offsets: list[bytes] = []
+        for number, target in enumerate(targets, 1):
+            payloads = _payloads(target, cipher)
+            if len(payloads) == 1:
+                self.data += payloads
+                self.offsets.append(segments.offsets_of_one(len(payloads[0])))
+                self.targets.append(number)
+                self.skips.append(0)
+                self.counts.append(1)
+                continue
+            for start, end, data, bounds in segments.packed(payloads):
+                self.data.append(data)
+                self.offsets.append(segments.to_bytes(bounds))
+                self.targets.append(number)
+                self.skips.append(start)
+                self.counts.append(end - start)
+
+
+def _producers(targets: list[Target], requests: Sequence[Push]) -> list[str | None] | None:
+    """Of each item, if any has one."""
+    if all(request.producer is None for request in requests):
+        return None
+    return [requests[index].producer for target in targets for index in target.requests]
+
+
+def message_arguments(
+    targets: list[Target], requests: Sequence[Push], cipher: Cipher | None
+) -> list[Any]:
+    cut = _Segments(targets, cipher)
+    is_cut = len(cut.targets) > len(targets)
+    items = list(chain.from_iterable(target.items for target in targets))
+    headers = _column([item.headers for item in items])
+    metadata = [
+        _column([item.transaction_id for item in items]),
+        _column([item.trace_id for item in items]),
+        _producers(targets, requests),
+        None if headers is None else [one and one.decode() for one in headers],
+    ]
+    has_metadata = metadata.count(None) < len(metadata)
     return [
         *_target_arguments(targets),
-        numbers,
-        skips,
-        starts,
-        counts,
-        data,
-        offsets,
-        [item.transaction_id for item in items] if any(t.by_id for t in targets) else None,
-        _column([item.trace_id for item in items]),
-        _column([producer for target in targets for producer in target.producers]),
-        _column([item.headers.decode() if item.headers else None for item in items]),
+        cut.targets if is_cut else None,
+        cut.skips if is_cut else None,
+        list(accumulate(cut.counts[:-1], initial=0)) if has_metadata else None,
+        cut.counts if is_cut else None,
+        cut.data,
+        cut.offsets,
+        *metadata,
         *_given_ids(targets),
     ]
 
 
-def item_arguments(targets: list[Target], cipher: Cipher | None) -> list[Any]:
+def item_arguments(
+    targets: list[Target], requests: Sequence[Push], cipher: Cipher | None
+) -> list[Any]:
     rows = [
         (
             number,
@@ -142,7 +188,7 @@ def item_arguments(targets: list[Target], cipher: Cipher | None) -> list[Any]:
             payload,
             item.transaction_id,
             item.trace_id,
-            producer,
+            requests[index].producer,
             item.headers.decode() if item.headers else None,
             item.priority,
             item.run_at,
@@ -151,8 +197,8 @@ def item_arguments(targets: list[Target], cipher: Cipher | None) -> list[Any]:
             item.backoff_base,
         )
         for number, target in enumerate(targets, 1)
-        for place, (item, producer, payload) in enumerate(
-            zip(target.items, target.producers, _payloads(target, cipher), strict=True)
+        for place, (item, index, payload) in enumerate(
+            zip(target.items, target.requests, _payloads(target, cipher), strict=True)
         )
     ]
     return [

@@ -156,7 +156,7 @@ def segment_rows(
     headers: list[bytes | None] | None,
 ) -> Iterator[tuple[object, ...]]:
     """The rows for `insert_segments` that hold these messages."""
-    for start, end, data, offsets in _packed(payloads):
+    for start, end, data, offsets in segments.packed(payloads):
         yield (
             partition_id,
             first_seq + start,
@@ -169,14 +169,6 @@ def segment_rows(
             encode_offsets(offsets),
             data,
         )
-
-
-def _packed(payloads: Sequence[bytes]) -> Iterator[tuple[int, int, bytes, array[int]]]:
-    if len(payloads) <= segments.MAX_MESSAGES and sum(map(len, payloads)) <= segments.MAX_BYTES:
-        yield 0, len(payloads), *segments.pack(payloads)
-        return
-    for start, end in segments.cuts(list(map(len, payloads))):
-        yield start, end, *segments.pack(payloads[start:end])
 
 
 def insert_segments(db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:

@@ -29,55 +29,56 @@ begin
 end
 $$;
 
--- Locks the partitions in order of their id (and before them the queues that have a maxSize) and
--- takes seqs and turns for what is pushed. Refuses what is stale.
+-- Takes seqs and turns for what is pushed, and with them the partitions' locks, in order of their
+-- ids (before them those of queues that have a maxSize). Refuses what is stale. q: the queues;
+-- t_queue says which of them a target is of (null: there is but one).
 create or replace function monarq.take_seqs(
-    p_now bigint, p_limited boolean, t_queue bigint[], t_version integer[], t_partition bigint[],
-    t_count integer[], t_horizon bigint[],
+    p_now bigint, p_limited boolean, q_id bigint[], q_version integer[], q_horizon bigint[],
+    t_queue integer[], t_partition bigint[], t_count integer[],
     out first_seqs bigint[], out first_turns bigint[], out times bigint[]
 )
     language plpgsql
 as $$
 begin
     if p_limited then
-        perform 1 from monarq.queues where id = any (t_queue) and max_size > 0
+        perform 1 from monarq.queues where id = any (q_id) and max_size > 0
             order by id for update;
     end if;
-    -- The update alone would lock several in any order.
-    if cardinality(t_partition) > 1 then
-        perform 1 from monarq.partitions where id = any (t_partition)
-            order by id for no key update;
-    end if;
+    -- One look into the index for each target, so that they are locked in the order they come in.
     with moved as (
         update monarq.partitions p
         set last_seq = p.last_seq + t.count, turns = p.turns + t.count,
-            last_at = greatest(p.last_at, p_now), check_at = least(p.check_at, p_now + t.horizon)
-        from unnest(t_partition, t_queue, t_version, t_count, t_horizon)
-            as t (id, queue_id, version, count, horizon)
-        cross join lateral (
-            select from monarq.queues where id = t.queue_id and version = t.version offset 0
-        ) as q
+            last_at = greatest(p.last_at, p_now),
+            check_at = least(p.check_at, p_now + q_horizon[coalesce(t.queue, 1)])
+        from unnest(t_partition, t_count, t_queue) as t (id, count, queue)
         where p.id = t.id
         returning p.id, p.last_seq - t.count + 1 as seq, p.turns - t.count + 1 as turn, p.last_at
     )
-    select array_agg(seq order by id), array_agg(turn order by id), array_agg(last_at order by id)
-    into first_seqs, first_turns, times from moved;
-    if cardinality(first_seqs) is distinct from cardinality(t_partition) then
+    select array_agg(m.seq), array_agg(m.turn), array_agg(m.last_at)
+    into first_seqs, first_turns, times from (select * from moved order by id) as m;
+    if cardinality(first_seqs) is distinct from cardinality(t_partition)
+        or exists (
+            select from unnest(q_id, q_version) as q (id, version)
+            where not exists (
+                select from monarq.queues mq where mq.id = q.id and mq.version = q.version)
+        ) then
         perform monarq.refuse('stale', 'null');
     end if;
 end
 $$;
 
 -- Refuses what would take a queue past its maxSize; those queues are locked.
-create or replace function monarq.check_sizes(p_queues bigint[], p_counts integer[]) returns void
+create or replace function monarq.check_sizes(
+    q_id bigint[], t_queue integer[], t_count integer[]
+) returns void
     language plpgsql
 as $$
 declare
     v_full json;
 begin
     select json_agg(json_build_array(t.id, q.room)) into v_full
-    from (select id, sum(count) as count from unnest(p_queues, p_counts) as u (id, count)
-          group by id) as t
+    from (select q_id[coalesce(u.queue, 1)] as id, sum(u.count) as count
+          from unnest(t_count, t_queue) as u (count, queue) group by 1) as t
     cross join lateral (
         select mq.max_size - monarq.pending(mq) as room from monarq.queues mq
         where mq.id = t.id and mq.max_size > 0 offset 0
@@ -89,9 +90,11 @@ begin
 end
 $$;
 
--- Refuses transaction ids that are there already; the partitions are locked.
-create or replace function monarq.check_transaction_ids(
-    p_partitions bigint[], x_target integer[], x_ordinal integer[], x_id text[]
+-- Notes the transaction ids of what is pushed. Refuses those that are there already; the
+-- partitions are locked. p_own: whether one of them may have the form of its partition's own ids.
+create or replace function monarq.note_transaction_ids(
+    p_partitions bigint[], p_first_seqs bigint[], x_target integer[], x_ordinal integer[],
+    x_id text[], p_own boolean
 ) returns void
     language plpgsql
 as $$
@@ -99,14 +102,20 @@ declare
     v_known json;
     v_reserved json;
 begin
-    select json_agg(json_build_array(x.target, x.ordinal, t.seq)) into v_known
-    from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
-    -- One look into the index for each, never a join that reads it all.
-    cross join lateral (
-        select k.seq from monarq.transaction_ids k
-        where k.partition_id = p_partitions[x.target] and k.transaction_id = x.id limit 1
-    ) as t;
-    if v_known is null then
+    begin
+        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
+        select p_partitions[x.target], x.id, p_first_seqs[x.target] + x.ordinal
+        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id);
+    exception when unique_violation then
+        select json_agg(json_build_array(x.target, x.ordinal, t.seq)) into v_known
+        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
+        -- One look into the index for each, never a join that reads it all.
+        cross join lateral (
+            select k.seq from monarq.transaction_ids k
+            where k.partition_id = p_partitions[x.target] and k.transaction_id = x.id limit 1
+        ) as t;
+    end;
+    if v_known is null and p_own then
         -- An id <partition>-<seq> of its own partition is that message's.
         select json_agg(json_build_array(x.target, x.ordinal, own.seq)) filter (where own.kept),
             json_agg(json_build_array(x.target, x.ordinal)) filter (where not own.kept)
@@ -146,17 +155,19 @@ as $$
     )
 $$;
 
--- t: targets, one a partition. s: segments, in order of their targets; s_skip says how many of
--- the target's messages come before. x: the messages with a transaction id of their own.
--- Metadata is one array over all messages in order, or null.
+-- t: targets, one a partition; t_queue as in take_seqs. s: segments, in order of their targets.
+-- Where each target is one segment, s_target, s_skip and s_count are null; otherwise s_skip says
+-- how many of the target's messages come before. Metadata is one array over all messages in
+-- order, or null; if there is any, s_from says how many messages come before a segment. x: the
+-- messages with a transaction id of their own.
 create or replace function monarq.push_messages(
     p_now bigint, p_mark text, p_limited boolean,
-    t_queue bigint[], t_version integer[], t_partition bigint[], t_count integer[],
-    t_horizon bigint[],
+    q_id bigint[], q_version integer[], q_horizon bigint[],
+    t_queue integer[], t_partition bigint[], t_count integer[],
     s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
     s_data bytea[], s_offsets bytea[],
     p_transaction_ids text[], p_trace_ids text[], p_producers text[], p_headers text[],
-    x_target integer[], x_ordinal integer[], x_id text[],
+    x_target integer[], x_ordinal integer[], x_id text[], p_own boolean,
     out first_seqs bigint[]
 )
     language plpgsql
@@ -169,30 +180,37 @@ begin
         perform monarq.keep_mark(v_now, p_mark);
     end if;
     select taken.first_seqs, taken.times into first_seqs, v_times
-    from monarq.take_seqs(v_now, p_limited, t_queue, t_version, t_partition, t_count, t_horizon)
-        as taken;
+    from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
+        t_count) as taken;
     if x_id is not null then
-        perform monarq.check_transaction_ids(t_partition, x_target, x_ordinal, x_id);
+        perform monarq.note_transaction_ids(t_partition, first_seqs, x_target, x_ordinal, x_id,
+            p_own);
     end if;
     if p_limited then
-        perform monarq.check_sizes(t_queue, t_count);
+        perform monarq.check_sizes(q_id, t_queue, t_count);
     end if;
 
-    insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
-        transaction_ids, trace_ids, producers, headers)
-    select t_partition[s.target], first_seqs[s.target] + s.skip, s.count, v_times[s.target],
-        s.data, s.offsets,
-        p_transaction_ids[s.start + 1 : s.start + s.count],
-        p_trace_ids[s.start + 1 : s.start + s.count],
-        p_producers[s.start + 1 : s.start + s.count],
-        p_headers[s.start + 1 : s.start + s.count]
-    from unnest(s_target, s_skip, s_from, s_count, s_data, s_offsets)
-        as s (target, skip, start, count, data, offsets);
-
-    if x_id is not null then
-        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
-        select t_partition[x.target], x.id, first_seqs[x.target] + x.ordinal
-        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id);
+    if s_target is null then
+        insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
+            transaction_ids, trace_ids, producers, headers)
+        select s.partition_id, s.first_seq, s.count, s.at, s.data, s.offsets,
+            p_transaction_ids[s.start + 1 : s.start + s.count],
+            p_trace_ids[s.start + 1 : s.start + s.count],
+            p_producers[s.start + 1 : s.start + s.count],
+            p_headers[s.start + 1 : s.start + s.count]
+        from unnest(t_partition, first_seqs, t_count, v_times, s_data, s_offsets, s_from)
+            as s (partition_id, first_seq, count, at, data, offsets, start);
+    else
+        insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
+            transaction_ids, trace_ids, producers, headers)
+        select t_partition[s.target], first_seqs[s.target] + s.skip, s.count, v_times[s.target],
+            s.data, s.offsets,
+            p_transaction_ids[s.start + 1 : s.start + s.count],
+            p_trace_ids[s.start + 1 : s.start + s.count],
+            p_producers[s.start + 1 : s.start + s.count],
+            p_headers[s.start + 1 : s.start + s.count]
+        from unnest(s_target, s_skip, s_from, s_count, s_data, s_offsets)
+            as s (target, skip, start, count, data, offsets);
     end if;
 
     -- Only where a group had nothing left: elsewhere whoever has the lease finds these.
@@ -200,8 +218,8 @@ begin
         where partition_id = any (t_partition) and available_at is null;
 
     insert into monarq.counters as c (queue_id, group_id, shard, pushed)
-    select t.queue, 0, monarq.shard(), sum(t.count)
-    from unnest(t_queue, t_count) as t (queue, count) group by t.queue order by t.queue
+    select q_id[coalesce(t.queue, 1)], 0, monarq.shard(), sum(t.count)
+    from unnest(t_count, t_queue) as t (count, queue) group by 1 order by 1
     on conflict (queue_id, group_id, shard) do update set pushed = c.pushed + excluded.pushed;
 end
 $$;
@@ -209,12 +227,12 @@ $$;
 -- t: targets, one a work queue. i: the items, in order; i_target says of which.
 create or replace function monarq.push_items(
     p_now bigint, p_mark text, p_limited boolean,
-    t_queue bigint[], t_version integer[], t_partition bigint[], t_count integer[],
-    t_horizon bigint[],
+    q_id bigint[], q_version integer[], q_horizon bigint[],
+    t_queue integer[], t_partition bigint[], t_count integer[],
     i_target integer[], i_ordinal integer[], i_payload bytea[], i_transaction_id text[],
     i_trace_id text[], i_producer text[], i_headers text[], i_priority integer[],
     i_run_at bigint[], i_delay bigint[], i_max_attempts integer[], i_backoff_base float8[],
-    x_target integer[], x_ordinal integer[], x_id text[],
+    x_target integer[], x_ordinal integer[], x_id text[], p_own boolean,
     out first_seqs bigint[]
 )
     language plpgsql
@@ -228,16 +246,14 @@ begin
         perform monarq.keep_mark(v_now, p_mark);
     end if;
     select taken.first_seqs, taken.first_turns, taken.times into first_seqs, v_turns, v_times
-    from monarq.take_seqs(v_now, p_limited, t_queue, t_version, t_partition, t_count, t_horizon)
-        as taken;
+    from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
+        t_count) as taken;
     if x_id is not null then
-        perform monarq.check_transaction_ids(t_partition, x_target, x_ordinal, x_id);
-        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
-        select t_partition[x.target], x.id, first_seqs[x.target] + x.ordinal
-        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id);
+        perform monarq.note_transaction_ids(t_partition, first_seqs, x_target, x_ordinal, x_id,
+            p_own);
     end if;
     if p_limited then
-        perform monarq.check_sizes(t_queue, t_count);
+        perform monarq.check_sizes(q_id, t_queue, t_count);
     end if;
 
     with pushed as (
@@ -257,7 +273,7 @@ begin
             as i (target, ordinal, payload, transaction_id, trace_id, producer, headers, priority,
                 run_at, delay, max_attempts, backoff_base)
         cross join lateral (
-            select * from monarq.queues where id = t_queue[i.target] offset 0
+            select * from monarq.queues where id = q_id[coalesce(t_queue[i.target], 1)] offset 0
         ) as q
         cross join lateral (
             select first_seqs[i.target] + i.ordinal as seq, v_times[i.target] as at

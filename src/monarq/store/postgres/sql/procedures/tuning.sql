@@ -27,5 +27,9 @@ begin
             || ' set enable_seqscan = off set enable_mergejoin = off set jit = off'
             || ' set plan_cache_mode = force_generic_plan';
     end loop;
+    -- These lock partitions in the order in which an index is asked for them, one by one.
+    foreach v_procedure in array array['monarq.push_messages', 'monarq.push_items'] loop
+        execute 'alter function ' || v_procedure || ' set enable_hashjoin = off';
+    end loop;
 end
 $$;
