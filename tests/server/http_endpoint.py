@@ -107,7 +107,7 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        self._input = b""
+        self._input = bytearray()
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
@@ -135,12 +135,10 @@ class Client:
         return self.rest() == b""
 
     def rest(self) -> bytes:
-        data = self._input
-        self._input = b""
         with contextlib.suppress(ConnectionResetError):
             while piece := self.socket.recv(1 << 16):
-                data += piece
-        return data
+                self._input += piece
+        return self._cut(len(self._input))
 
     def _chunks(self) -> Iterator[bytes]:
         while size := int(self._until(b"\r\n"), 16):
@@ -149,21 +147,24 @@ class Client:
         assert self._take(2) == b"\r\n"
 
     def _until(self, end: bytes) -> bytes:
-        while end not in self._input:
+        while (at := self._input.find(end)) < 0:
             self._receive()
-        found, _, self._input = self._input.partition(end)
-        return found
+        return self._cut(at + len(end))[:at]
 
     def _take(self, size: int) -> bytes:
         while len(self._input) < size:
             self._receive()
-        taken, self._input = self._input[:size], self._input[size:]
+        return self._cut(size)
+
+    def _cut(self, size: int) -> bytes:
+        taken = bytes(self._input[:size])
+        del self._input[:size]
         return taken
 
     def _receive(self) -> None:
         piece = self.socket.recv(1 << 16)
         if not piece:
-            raise EOFError(f"the server closed after {self._input[:200]!r}")
+            raise EOFError(f"the server closed after {bytes(self._input[:200])!r}")
         self._input += piece
 
 

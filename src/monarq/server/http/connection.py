@@ -66,7 +66,9 @@ class Connection(Reading):
                 message = "the server is shutting down, try another connection"
             self._refuse(HttpError(503, "overloaded", message, ((b"Retry-After", b"1"),)))
             return
-        endpoint.deadlines.watch(self, self._since + endpoint.limits.head_seconds)
+        limits = endpoint.limits
+        first = min(limits.head_seconds, limits.keep_alive_seconds)
+        endpoint.deadlines.watch(self, self._since + first)
 
     def eof_received(self) -> bool | None:
         # A client that has closed looks just like this. Nobody waits for an answer without
