@@ -321,7 +321,7 @@ async def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     directory = tmp_path / "buffer"
     buffer = await PushBuffer.open(directory)
     await fill(buffer, "1")
-    await buffer.set_aside((await buffer.peek())[0], 0, InvalidRequestError("bad"))
+    await buffer.set_aside([((await buffer.peek())[0], 0, InvalidRequestError("bad"))])
     for path in (directory, *directory.rglob("*")):
         allowed = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == allowed, path
@@ -333,7 +333,7 @@ async def test_with_keys_no_payload_lies_there_in_plain_text(tmp_path: Path) -> 
     buffer = await PushBuffer.open(tmp_path, cipher=cipher)
     await buffer.append("m1", [push_of("a-secret")])
     await buffer.append("m2", [push_of("another-secret")])
-    await buffer.set_aside((await buffer.peek())[0], 0, InvalidRequestError("bad"))
+    await buffer.set_aside([((await buffer.peek())[0], 0, InvalidRequestError("bad"))])
     content = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"secret" not in content
     await buffer.close()

@@ -140,7 +140,7 @@ async def test_what_was_set_aside_can_be_read_by_a_person_and_put_back(tmp_path:
         await buffer.append("m", [push_of("good"), Push([item, odd], "me")])
         [record] = await buffer.peek()
         for _ in range(2):  # as after a crash between setting aside and going on
-            await buffer.set_aside(record, 1, InvalidRequestError("it is bad"))
+            await buffer.set_aside([(record, 1, InvalidRequestError("it is bad"))])
         await buffer.close()
         [path] = directory.glob("set-aside/*.poison")
         lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]

@@ -34,6 +34,7 @@ from monarq.broker.set_aside import DIRECTORY, SetAside, SetAsidePush, time_text
 from monarq.clock import Clock
 from monarq.crypto import Cipher
 from monarq.errors import BufferWriteError, EncryptionKeyError, MonarqError
+from monarq.model import Push
 
 log = logging.getLogger("monarq.buffer")
 
@@ -68,6 +69,10 @@ class Record(Struct, frozen=True):
     end: int
     is_fresh: bool
     """Whether this process wrote it."""
+
+
+Refusal = tuple[Record, int, MonarqError]
+"""A push (its record, and which one of that record's it is), and why it cannot be replayed."""
 
 
 class BufferFiles:
@@ -263,20 +268,24 @@ class BufferFiles:
         finally:
             self._publish()
 
-    def set_aside(self, record: Record, index: int, error: MonarqError) -> None:
-        """Put one push of a record where a person finds it; durable when it returns."""
-        push = record.entry.pushes[index]
-        line = SetAsidePush(
-            reason=str(error),
-            code=error.code,
-            at=time_text(self._clock.now()),
-            mark=record.entry.mark,
-            index=index,
-            queues=sorted({item.queue for item in push.items}),
-            producer=push.producer,
-        )
+    def set_aside(self, refused: Sequence[Refusal]) -> None:
+        """Put pushes where a person finds them; durable when it returns."""
+        by_source: dict[str, list[tuple[SetAsidePush, Push]]] = {}
+        for record, index, error in refused:
+            push = record.entry.pushes[index]
+            line = SetAsidePush(
+                reason=str(error),
+                code=error.code,
+                at=time_text(self._clock.now()),
+                mark=record.entry.mark,
+                index=index,
+                queues=sorted({item.queue for item in push.items}),
+                producer=push.producer,
+            )
+            by_source.setdefault(record.source, []).append((line, push))
         try:
-            self._aside.add_push(record.source, line, push)
+            for source, lines in by_source.items():
+                self._aside.add_pushes(source, lines)
         except OSError as failure:
             raise self._write_error(failure) from failure
         finally:

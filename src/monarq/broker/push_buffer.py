@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from monarq.broker.buffer_files import BufferFiles, BufferState, Record
+from monarq.broker.buffer_files import BufferFiles, BufferState, Record, Refusal
 from monarq.broker.buffer_records import Entry
 from monarq.clock import Clock, SystemClock
 from monarq.crypto import Cipher
-from monarq.errors import BufferWriteError, MonarqError, OverloadedError
+from monarq.errors import BufferWriteError, OverloadedError
 from monarq.model import Push
 
 T = TypeVar("T")
@@ -184,8 +184,9 @@ class PushBuffer:
         """What `peek` gave is in the store, or set aside."""
         await self._in_thread(lambda: self._files.done(records))
 
-    async def set_aside(self, record: Record, index: int, error: MonarqError) -> None:
-        await self._in_thread(lambda: self._files.set_aside(record, index, error))
+    async def set_aside(self, refused: Sequence[Refusal]) -> None:
+        """Keep pushes that cannot be replayed where a person finds them."""
+        await self._in_thread(lambda: self._files.set_aside(refused))
 
     async def adopt(self) -> None:
         """Take over what processes that are gone have left."""

@@ -94,8 +94,7 @@ class Replayer:
             for place, push in zip(places, pushes, strict=True):
                 await self._replay_alone(*place, push)
         else:
-            for place, answer in zip(places, answers, strict=True):
-                await self._settle(*place, answer)
+            await self._settle(places, answers)
 
     async def _replay_alone(self, record: Record, index: int, push: Push) -> None:
         mark = f"{record.entry.mark[:48]}.{index}"
@@ -113,15 +112,19 @@ class Replayer:
                     continue
                 log.exception("a push fails alone")
                 answer = UnexpectedPushError(f"{type(error).__name__}: {error}")
-            await self._settle(record, index, answer)
+            await self._settle([(record, index)], [answer])
             return
 
-    async def _settle(self, record: Record, index: int, answer: Outcome[list[Pushed]]) -> None:
-        if isinstance(answer, MonarqError):
-            await self._buffer.set_aside(record, index, answer)
-            self.set_aside += 1
-        else:
-            self.replayed += 1
+    async def _settle(self, places: list[Place], answers: Sequence[Outcome[list[Pushed]]]) -> None:
+        refused = [
+            (*place, answer)
+            for place, answer in zip(places, answers, strict=True)
+            if isinstance(answer, MonarqError)
+        ]
+        if refused:
+            await self._buffer.set_aside(refused)
+            self.set_aside += len(refused)
+        self.replayed += len(places) - len(refused)
 
 
 class UnexpectedPushError(MonarqError):

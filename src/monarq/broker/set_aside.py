@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -83,18 +83,30 @@ class SetAside:
         except FileNotFoundError:
             self.names = []
 
-    def add_push(self, source: str, line: SetAsidePush, push: Push) -> str:
-        """Durable when it returns; the name of the file that it is in."""
+    def add_pushes(self, source: str, refused: Sequence[tuple[SetAsidePush, Push]]) -> str:
+        """Durable when it returns; the name of the file that they are in."""
+        name = f"{source}{POISON}"
+        is_new = name not in self.names
+        lines = [msgspec.json.encode(self._with_items(line, push)) for line, push in refused]
+        self._append(name, b"".join(line + b"\n" for line in lines))
+        first = refused[0][0]
+        # Many may follow for the same reason: one line a file is enough to be noticed.
+        log.log(
+            logging.ERROR if is_new else logging.INFO,
+            "set aside %d pushes in %s; the first is to %s: %s",
+            len(refused),
+            name,
+            ", ".join(first.queues),
+            first.reason,
+        )
+        return name
+
+    def _with_items(self, line: SetAsidePush, push: Push) -> SetAsidePush:
         items = [_readable(item) for item in push.items]
         if self._cipher is None:
-            line = msgspec.structs.replace(line, items=items)
-        else:
-            sealed = self._cipher.seal(msgspec.json.encode(items))
-            line = msgspec.structs.replace(line, sealed=base64.b64encode(sealed).decode())
-        name = f"{source}{POISON}"
-        self._append(name, msgspec.json.encode(line) + b"\n")
-        log.error("set aside a push to %s in %s: %s", ", ".join(line.queues), name, line.reason)
-        return name
+            return msgspec.structs.replace(line, items=items)
+        sealed = self._cipher.seal(msgspec.json.encode(items))
+        return msgspec.structs.replace(line, sealed=base64.b64encode(sealed).decode())
 
     def add_bytes(self, source: str, offset: int, data: bytes, reason: str) -> str:
         name = f"{source}.{offset}{UNREADABLE}"
