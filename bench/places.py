@@ -75,19 +75,24 @@ class PostgresPlace:
     name = "postgres"
 
     def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+        self.dsn = dsn
 
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
-        schema = f"bench_{secrets.token_hex(6)}"
-        async with await open_store(self._dsn, schema=schema) as store:
+        async with self.schema() as schema, await open_store(self.dsn, schema=schema) as store:
             yield store
+
+    @asynccontextmanager
+    async def schema(self) -> AsyncIterator[str]:
+        """The name of a schema that whoever uses it makes, and that is dropped afterwards."""
+        schema = f"bench_{secrets.token_hex(6)}"
+        yield schema
         await self._drop(schema)
 
     @asynccontextmanager
     async def floors(self) -> AsyncIterator[Floors]:
         schema = f"floors_{secrets.token_hex(6)}"
-        floors = await PostgresFloors.make(self._dsn, schema)
+        floors = await PostgresFloors.make(self.dsn, schema)
         yield floors
         await floors.close()
         await self._drop(schema)
@@ -107,11 +112,11 @@ class PostgresPlace:
     async def _drop(self, schema: str) -> None:
         async with self._connected() as connection:
             await connection.execute("set client_min_messages = warning")
-            await connection.execute(f"drop schema {schema} cascade")
+            await connection.execute(f"drop schema if exists {schema} cascade")
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[asyncpg.Connection]:
-        connection = await asyncpg.connect(self._dsn)
+        connection = await asyncpg.connect(self.dsn)
         try:
             yield connection
         finally:

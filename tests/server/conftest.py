@@ -12,6 +12,8 @@ A test that takes `server` runs once on each kind of store, with an empty one of
 
 A test for certain stores alone says
 `@pytest.mark.parametrize("served_store", ["sqlite"], indirect=True)`.
+
+Tests of the application alone take `api` or `memory_api`, which are in process.
 """
 
 import contextlib
@@ -23,8 +25,11 @@ from typing import Any, Protocol
 import pytest
 
 from tests.postgres_server import fresh_database
+from tests.server.application import api, memory_api
 from tests.server.serving import ServerProcess
 from tests.shared_postgres import POSTGRES_NAMES
+
+__all__ = ["api", "memory_api"]
 
 SERVED_STORES = ("sqlite", POSTGRES_NAMES[-1])
 

@@ -95,6 +95,7 @@ class ServerProcess:
 
     def launch(self) -> None:
         """Start without waiting for it."""
+        self.end()
         self._listening.clear()
         settings = self.settings | ({"port": self.port} if self.port else {})
         self.process = subprocess.Popen(

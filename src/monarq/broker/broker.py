@@ -17,7 +17,6 @@ from typing import Any, TypeVar, cast
 from monarq.broker.availability import Opener
 from monarq.broker.batching import fail
 from monarq.broker.failover import Route
-from monarq.broker.health import BufferHealth, Health, State
 from monarq.broker.inboxes import AckCall, RenewCall, TransactionCall
 from monarq.broker.measures import Measures
 from monarq.broker.parts import Parts
@@ -33,6 +32,7 @@ from monarq.errors import (
     OverloadedError,
     StoreUnavailableError,
 )
+from monarq.health import BufferHealth, Health, State
 from monarq.model import (
     Ack,
     Acked,

@@ -14,9 +14,9 @@ from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError
 from monarq.model import MetricPoint
 from monarq.server.paging import walk
-from monarq.server.times import iso
-from monarq.server.wire.status import DataPoint, Interval
 from monarq.store.contract import Store
+from monarq.times import iso
+from monarq.wire.status import DataPoint, Interval
 
 WIDTHS: dict[Interval, int] = {
     "minute": 60 * SECOND,

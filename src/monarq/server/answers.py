@@ -12,7 +12,7 @@ import msgspec
 
 from monarq.errors import MonarqError, TransactionFailedError
 from monarq.server.exchange import Response
-from monarq.server.wire.errors import TransactionRefused
+from monarq.wire.errors import TransactionRefused
 
 logger = logging.getLogger("monarq.server")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monarq.broker.health import BufferHealth, Health, State
 from monarq.broker.measures import Measures
 from monarq.clock import SECOND, SystemClock
+from monarq.health import BufferHealth, Health, State
 from monarq.server.metric_families import Family, Labels, Sample, counter, gauge, histogram
 
 

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from monarq.model import Message, Popped, Pushed, PushStatus
-from monarq.server.times import iso
-from monarq.server.wire.pop import Autopilot, PopAnswer, PoppedMessage
-from monarq.server.wire.push import PushedItem
+from monarq.times import iso
+from monarq.wire.pop import Autopilot, PopAnswer, PoppedMessage
+from monarq.wire.push import PushedItem
 
 encode = msgspec.json.Encoder().encode
 

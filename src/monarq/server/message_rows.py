@@ -23,9 +23,9 @@ from monarq.model import (
 )
 from monarq.server.paging import collect
 from monarq.server.parameters import time_or_none
-from monarq.server.times import iso
-from monarq.server.wire.messages import MessageRow, MessagesQuery, MessageStatus, QueueMessagesQuery
 from monarq.store.contract import Store
+from monarq.times import iso
+from monarq.wire.messages import MessageRow, MessagesQuery, MessageStatus, QueueMessagesQuery
 
 _OF_GROUP: Mapping[str, MessageStatus] = {
     "pending": "pending",

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from monarq.server.times import iso
+from monarq.times import iso
 
 Labels = tuple[str, ...]
 

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from monarq.server.routing import Route, parameter_names
-from monarq.server.wire.errors import ErrorAnswer
-from monarq.server.wire.fields import Name
-from monarq.server.wire.shown import MessageIdText, PartitionIdText
+from monarq.wire.errors import ErrorAnswer
+from monarq.wire.fields import Name
+from monarq.wire.shown import MessageIdText, PartitionIdText
 
 _REF = "#/components/schemas/{name}"
 _SECURITY = {

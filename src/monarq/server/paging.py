@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from monarq.model import Page
-from monarq.server.wire.paging import PageQuery
+from monarq.wire.paging import PageQuery
 
 T = TypeVar("T")
 Fetch = Callable[[int, str | None], Awaitable[Page[T]]]

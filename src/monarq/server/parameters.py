@@ -6,8 +6,8 @@ import re
 
 from monarq.errors import InvalidRequestError
 from monarq.server.exchange import Request
-from monarq.server.times import parse_time
 from monarq.store.validation import check_name, check_time
+from monarq.times import parse_time
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 

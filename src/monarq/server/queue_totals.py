@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from monarq.model import Queue, QueueKind, QueueStats
 from monarq.server.paging import MOST
-from monarq.server.wire.queues import QueueCounts
 from monarq.store.contract import Store
+from monarq.wire.queues import QueueCounts
 
 
 @dataclass(slots=True)

@@ -23,13 +23,16 @@ from monarq.broker.peers import Peers
 from monarq.clock import SystemClock
 from monarq.config import Settings
 from monarq.crypto import parse_key
-from monarq.places import buffer_directory, store_address
+from monarq.errors import SettingsError, StoreUnavailableError
+from monarq.places import buffer_directory, is_postgres, store_address
 from monarq.server.app import Application
 from monarq.server.auth import Authenticator
 from monarq.server.http import Connection, Endpoint, Limits
 from monarq.server.listening import BACKLOG, ListenError, load_certificate, tls_context
+from monarq.server.observing import Observer
 from monarq.server.routes import ROUTES
 from monarq.server.service import Service
+from monarq.server.tracing import Spans
 from monarq.store import Store, open_store
 
 logger = logging.getLogger("monarq.serving")
@@ -100,13 +103,28 @@ class Worker:
         )
         stack.push_async_callback(self._close_broker, broker)
         service = Service(broker, settings, SystemClock().now(), version("monarq"))
-        application = Application(service, ROUTES, authenticate=authenticate)
+        metrics = service.metrics
+        stack.push_async_callback(metrics.close)
+        if self._run_dir is not None:
+            await metrics.join(self._run_dir, self._number)
+        application = Application(
+            service,
+            ROUTES,
+            authenticate=authenticate,
+            observe=Observer(settings, metrics.requests, self._spans(stack)).observe,
+        )
         endpoint = Endpoint(application, Limits.of(settings))
         stack.callback(endpoint.close)
         servers = [await self._listen(endpoint, listener, tls) for listener in self._listeners]
-        if tls is not None:
-            endpoint.loop.add_signal_handler(signal.SIGHUP, self._reload, tls)
+        endpoint.loop.add_signal_handler(signal.SIGHUP, self._reload, tls)
         return endpoint, broker, servers
+
+    def _spans(self, stack: AsyncExitStack) -> Spans | None:
+        if not self._settings.tracing:
+            return None
+        spans = Spans(version("monarq"))
+        stack.push_async_callback(asyncio.to_thread, spans.close)
+        return spans
 
     async def _listen(
         self, endpoint: Endpoint, listener: socket.socket, tls: ssl.SSLContext | None
@@ -120,7 +138,10 @@ class Worker:
             ssl_shutdown_timeout=endpoint.limits.linger_seconds if tls else None,
         )
 
-    def _reload(self, tls: ssl.SSLContext) -> None:
+    def _reload(self, tls: ssl.SSLContext | None) -> None:
+        if tls is None:
+            logger.info("there is no certificate to read again")
+            return
         try:
             load_certificate(tls, self._settings)
         except ListenError as error:
@@ -175,12 +196,29 @@ class Worker:
 
 
 def opener(settings: Settings) -> Callable[[], Awaitable[Store]]:
-    """Opens the store that the settings name."""
-    return functools.partial(
-        open_store,
-        store_address(settings),
-        keys=[parse_key(key) for key in settings.encryption_keys],
-        schema=settings.schema,
-        connections=settings.store_pool_max,
-        timeout_seconds=settings.store_timeout_seconds,
-    )
+    """Opens the store that the settings name.
+
+    PostgreSQL may come up later than we do; a file that cannot be opened the first time never
+    will be, so that is an error of the settings.
+    """
+    address = store_address(settings)
+    was_open = is_postgres(address)
+
+    async def open_it() -> Store:
+        nonlocal was_open
+        try:
+            store = await open_store(
+                address,
+                keys=[parse_key(key) for key in settings.encryption_keys],
+                schema=settings.schema,
+                connections=settings.store_pool_max,
+                timeout_seconds=settings.store_timeout_seconds,
+            )
+        except StoreUnavailableError as error:
+            if was_open:
+                raise
+            raise SettingsError(f"store: {error}") from None
+        was_open = True
+        return store
+
+    return open_it

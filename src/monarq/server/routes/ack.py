@@ -15,9 +15,9 @@ from monarq.server.encoding import encode
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import micros_of
-from monarq.server.wire.ack import AckAnswer, AckBatchBody, AckBody
 from monarq.store.contract import Outcome
+from monarq.times import micros_of
+from monarq.wire.ack import AckAnswer, AckBatchBody, AckBody
 
 _STATUSES = {
     None: AckStatus.COMPLETED,

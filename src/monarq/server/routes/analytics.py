@@ -19,8 +19,9 @@ from monarq.server.parameters import time_or_none
 from monarq.server.process_metrics import memory_bytes
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso
-from monarq.server.wire.status import (
+from monarq.store.contract import Store
+from monarq.times import iso
+from monarq.wire.status import (
     AnalyticsAnswer,
     AnalyticsQuery,
     CallFigures,
@@ -29,6 +30,7 @@ from monarq.server.wire.status import (
     LagAnswer,
     LagQuery,
     LagRow,
+    NowQuery,
     OpsAnswer,
     OpsQuery,
     ProcessFigures,
@@ -37,7 +39,6 @@ from monarq.server.wire.status import (
     SystemMetricsAnswer,
     WorkerMetricsAnswer,
 )
-from monarq.store.contract import Store
 
 _DAY = 86_400 * SECOND
 _HOUR = 3_600 * SECOND
@@ -127,7 +128,13 @@ async def queue_lag(service: Service, request: Request) -> Response:
 # --- processes and the database --------------------------------------------------------------
 
 
+def _check_span(query: NowQuery) -> None:
+    time_or_none(query.from_, "from")
+    time_or_none(query.to, "to")
+
+
 def system_metrics(service: Service, request: Request) -> Response:
+    _check_span(request.query)
     times = os.times()
     now = service.now()
     process = ProcessFigures(
@@ -152,6 +159,7 @@ def _open_files() -> int | None:
 
 
 def worker_metrics(service: Service, request: Request) -> Response:
+    _check_span(request.query)
     broker = service.broker
     measures = broker.measures
     return json_answer(
@@ -249,6 +257,7 @@ ROUTES = (
         handler=system_metrics,
         summary="CPU, memory and files of the process that answers",
         tag="analytics",
+        query=NowQuery,
         answer=SystemMetricsAnswer,
     ),
     Route(
@@ -257,6 +266,7 @@ ROUTES = (
         handler=worker_metrics,
         summary="What the broker of the process that answers has done",
         tag="analytics",
+        query=NowQuery,
         answer=WorkerMetricsAnswer,
     ),
     Route(

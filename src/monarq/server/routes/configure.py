@@ -9,7 +9,7 @@ from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.wire.configure import MEANINGLESS, ConfigureAnswer, ConfigureBody
+from monarq.wire.configure import MEANINGLESS, ConfigureAnswer, ConfigureBody
 
 _OPTIONS = QueueOptions.__struct_fields__
 

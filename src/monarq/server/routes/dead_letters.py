@@ -14,8 +14,9 @@ from monarq.server.parameters import time_or_none
 from monarq.server.queue_totals import queue_totals
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso, micros_of
-from monarq.server.wire.dead_letters import (
+from monarq.store.contract import Store
+from monarq.times import iso, micros_of
+from monarq.wire.dead_letters import (
     DeadLetterRow,
     DeadLettersAnswer,
     DeadLettersQuery,
@@ -24,7 +25,6 @@ from monarq.server.wire.dead_letters import (
     RedriveBody,
     Redriven,
 )
-from monarq.store.contract import Store
 
 
 async def list_dead_letters(service: Service, request: Request) -> Response:

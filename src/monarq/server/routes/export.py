@@ -10,8 +10,8 @@ from monarq.server.exchange import Request, Response, StreamingResponse
 from monarq.server.paging import collect, paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.wire.export import PlanAnswer, PlanQuery, PlanRow, ReadQuery
 from monarq.store.contract import Store
+from monarq.wire.export import PlanAnswer, PlanQuery, PlanRow, ReadQuery
 
 
 async def plan(service: Service, request: Request) -> Response:

@@ -14,8 +14,9 @@ from monarq.server.paging import MOST, collect, paged, walk
 from monarq.server.parameters import path_name
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso, iso_or_none, micros_of
-from monarq.server.wire.groups import (
+from monarq.store.contract import Store
+from monarq.times import iso, iso_or_none, micros_of
+from monarq.wire.groups import (
     CursorRow,
     DeleteGroupQuery,
     GroupAnswer,
@@ -31,8 +32,7 @@ from monarq.server.wire.groups import (
     Subscribed,
     SubscriptionBody,
 )
-from monarq.server.wire.paging import PageQuery
-from monarq.store.contract import Store
+from monarq.wire.paging import PageQuery
 
 _LAGGING_SECONDS = 300.0
 

@@ -13,9 +13,9 @@ from monarq.server.exchange import Request, Response, Role
 from monarq.server.paging import MOST, collect, paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso, iso_or_none
-from monarq.server.wire.items import AttemptRow, ItemDetail, ItemRow, ItemsAnswer, ItemsQuery
 from monarq.store.contract import Store
+from monarq.times import iso, iso_or_none
+from monarq.wire.items import AttemptRow, ItemDetail, ItemRow, ItemsAnswer, ItemsQuery
 
 
 async def list_items(service: Service, request: Request) -> Response:

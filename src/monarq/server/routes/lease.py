@@ -10,9 +10,9 @@ from monarq.server.encoding import encode
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso
-from monarq.server.wire.lease import ExtendAnswer, ExtendBody
 from monarq.store.contract import Outcome
+from monarq.times import iso
+from monarq.wire.lease import ExtendAnswer, ExtendBody
 
 _DEFAULT_SECONDS = QueueOptions().lease_time
 """For Queen's clients, which never say how long."""

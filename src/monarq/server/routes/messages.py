@@ -1,4 +1,4 @@
-"""Messages as they are kept: listing, describing, deleting, and retrying dead ones."""
+"""Messages as they are kept: listing, describing, deleting, burying, and retrying dead ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from typing import Any
 
 from msgspec import UNSET, Raw, structs
 
-from monarq.errors import ConflictError, NotFoundError
+from monarq.errors import ConflictError, MonarqError, NotFoundError
 from monarq.ids import message_id, parse_message_id
-from monarq.model import DeadLetter, DeadLetterFilter, Item, QueueKind
+from monarq.model import (
+    DEFAULT_GROUP,
+    Ack,
+    AckStatus,
+    DeadLetter,
+    DeadLetterFilter,
+    Item,
+    QueueKind,
+)
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import item_as_message, message_row, message_rows
@@ -16,7 +24,10 @@ from monarq.server.paging import MOST, paged
 from monarq.server.parameters import path_name, path_partition_id
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.wire.messages import (
+from monarq.store.contract import Store
+from monarq.wire.messages import (
+    BuryQuery,
+    MessageBuried,
     MessageDeleted,
     MessageDetail,
     MessageRetried,
@@ -24,7 +35,6 @@ from monarq.server.wire.messages import (
     MessagesAnswer,
     MessagesQuery,
 )
-from monarq.store.contract import Store
 
 _SEARCHED = 20
 """Pages of dead letters that are looked through for one message."""
@@ -127,6 +137,28 @@ async def _dead_letters_of(
     return found
 
 
+async def bury_message(service: Service, request: Request) -> Response:
+    """As an ack of `dead` without a lease id, so it must be under a live lease."""
+    query: BuryQuery = request.query
+    partition_id, transaction_id = _address(request)
+    [outcome] = await service.broker.ack(
+        [
+            Ack(
+                status=AckStatus.DEAD,
+                partition_id=partition_id,
+                transaction_id=transaction_id,
+                group=query.consumer_group or DEFAULT_GROUP,
+                error="sent to the dead letters by hand",
+            )
+        ]
+    )
+    if isinstance(outcome, MonarqError):
+        raise outcome
+    return json_answer(
+        MessageBuried(success=True, partition_id=str(partition_id), transaction_id=transaction_id)
+    )
+
+
 def _address(request: Request) -> tuple[int, str]:
     return path_partition_id(request), path_name(request, "transactionId")
 
@@ -171,6 +203,17 @@ ROUTES = (
         tag="messages",
         role=Role.WRITE,
         answer=MessageRetried,
+        errors=(404, 409),
+    ),
+    Route(
+        method="POST",
+        path=f"{_MESSAGE}/dlq",
+        handler=bury_message,
+        summary="Send a message or item that is under a lease to the dead letters",
+        tag="messages",
+        role=Role.WRITE,
+        query=BuryQuery,
+        answer=MessageBuried,
         errors=(404, 409),
     ),
 )

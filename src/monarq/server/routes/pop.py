@@ -15,8 +15,8 @@ from monarq.server.encoding import popped_answer
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import parse_time
-from monarq.server.wire.pop import Autopilot, PopAnswer, PopQuery
+from monarq.times import parse_time
+from monarq.wire.pop import Autopilot, PopAnswer, PopQuery
 
 MAX_WAIT_SECONDS = 3_600.0
 _AUTOPILOT = Autopilot(batch=200, partitions=10)

@@ -9,8 +9,8 @@ from monarq.server.encoding import encode, pushed_items
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import micros_of
-from monarq.server.wire.push import PushBody, PushedItem, PushItemBody
+from monarq.times import micros_of
+from monarq.wire.push import PushBody, PushedItem, PushItemBody
 
 _BUFFER_MS = 100.0
 _BUFFER_MAX = 100

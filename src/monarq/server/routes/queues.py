@@ -13,9 +13,10 @@ from monarq.server.parameters import path_name
 from monarq.server.queue_totals import Totals, counts_of, queue_totals
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso
-from monarq.server.wire.paging import PageQuery
-from monarq.server.wire.queues import (
+from monarq.store.contract import Store
+from monarq.times import iso
+from monarq.wire.paging import PageQuery
+from monarq.wire.queues import (
     DepthAnswer,
     DepthQuery,
     LabelRow,
@@ -33,7 +34,6 @@ from monarq.server.wire.queues import (
     QueuesQuery,
     TasksAnswer,
 )
-from monarq.store.contract import Store
 
 
 async def list_queues(service: Service, request: Request) -> Response:

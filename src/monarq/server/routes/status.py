@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monarq.broker.health import BufferHealth, Health, State
+from monarq.health import BufferHealth, Health, State
 from monarq.model import Queue, QueueStats
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
@@ -14,10 +14,10 @@ from monarq.server.routes.groups import group_row
 from monarq.server.routes.queues import named_like, partition_row, queue_rows
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso, iso_or_none
-from monarq.server.wire.messages import MessagesAnswer, QueueMessagesQuery
-from monarq.server.wire.queues import QueuesQuery
-from monarq.server.wire.status import (
+from monarq.times import iso, iso_or_none
+from monarq.wire.messages import MessagesAnswer, QueueMessagesQuery
+from monarq.wire.queues import QueuesQuery
+from monarq.wire.status import (
     BufferAnswer,
     DetailQuery,
     HealthAnswer,

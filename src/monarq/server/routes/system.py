@@ -8,7 +8,7 @@ from monarq.server.exchange import Request, Response, Role
 from monarq.server.routes.status import buffer_answer
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.wire.system import MaintenanceAnswer, PopMaintenanceAnswer, SwitchBody
+from monarq.wire.system import MaintenanceAnswer, PopMaintenanceAnswer, SwitchBody
 
 
 def get_maintenance(service: Service, request: Request) -> Response:

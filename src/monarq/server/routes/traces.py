@@ -18,9 +18,9 @@ from monarq.server.parameters import (
 )
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.times import iso
-from monarq.server.wire.paging import PageQuery
-from monarq.server.wire.traces import (
+from monarq.times import iso
+from monarq.wire.paging import PageQuery
+from monarq.wire.traces import (
     TraceAdded,
     TraceBody,
     TraceName,

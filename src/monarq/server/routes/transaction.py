@@ -13,7 +13,7 @@ from monarq.server.routes.ack import ack_request
 from monarq.server.routes.push import push_request
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.wire.transaction import (
+from monarq.wire.transaction import (
     AckOperation,
     AckResult,
     PushResult,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from monarq.model import QueueKind, QueueOptions
-from monarq.server.wire.paging import PageAnswer, PageQuery
-from monarq.server.wire.shown import NameFilter, PartitionIdText, TimeText
+from monarq.wire.paging import PageAnswer, PageQuery
+from monarq.wire.shown import NameFilter, PartitionIdText, TimeText
 
 
 class QueuesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):

@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from monarq.model import MAX_BATCH, MAX_PRIORITY, PushStatus
-from monarq.server.times import Time
-from monarq.server.wire.fields import Label, Name
+from monarq.times import Time
+from monarq.wire.fields import Label, Name
 
 
 class PushItemBody(Struct, rename="camel", forbid_unknown_fields=True, gc=False):

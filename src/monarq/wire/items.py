@@ -7,9 +7,9 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from monarq.model import AttemptOutcome, ItemState
-from monarq.server.wire.messages import Payload
-from monarq.server.wire.paging import After, PageAnswer, PageQuery
-from monarq.server.wire.shown import MessageIdText, NameFilter, PartitionIdText, TimeText
+from monarq.wire.messages import Payload
+from monarq.wire.paging import After, PageAnswer, PageQuery
+from monarq.wire.shown import MessageIdText, NameFilter, PartitionIdText, TimeText
 
 
 class ItemsQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):

@@ -8,9 +8,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from monarq.model import MAX_BATCH
-from monarq.server.wire.ack import AckAnswer, AckBody
-from monarq.server.wire.fields import Name
-from monarq.server.wire.push import PushedItem, PushItemBody
+from monarq.wire.ack import AckAnswer, AckBody
+from monarq.wire.fields import Name
+from monarq.wire.push import PushedItem, PushItemBody
 
 
 class PushOperation(Struct, rename="camel", forbid_unknown_fields=True, tag="push"):

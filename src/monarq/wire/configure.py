@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from monarq.model import QueueKind, QueueOptions
-from monarq.server.wire.fields import Label, Name
+from monarq.wire.fields import Label, Name
 
 MEANINGLESS = ("ttl", "maxQueueSize")
 """Options that Queen's clients send; named in `ignored`."""

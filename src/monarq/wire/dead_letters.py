@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from monarq.server.times import Time
-from monarq.server.wire.messages import Payload
-from monarq.server.wire.paging import PageAnswer, PageQuery
-from monarq.server.wire.shown import (
+from monarq.times import Time
+from monarq.wire.messages import Payload
+from monarq.wire.paging import PageAnswer, PageQuery
+from monarq.wire.shown import (
     MessageIdText,
     NameFilter,
     PartitionIdText,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from monarq.server.wire.paging import PageAnswer, PageQuery
-from monarq.server.wire.shown import NameFilter, PartitionIdText
+from monarq.wire.paging import PageAnswer, PageQuery
+from monarq.wire.shown import NameFilter, PartitionIdText
 
 Seq = Annotated[int, Meta(ge=1, le=2**53)]
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from monarq.model import QueueOptions
-from monarq.server.wire.paging import PageAnswer, PageQuery
-from monarq.server.wire.shown import (
+from monarq.wire.paging import PageAnswer, PageQuery
+from monarq.wire.shown import (
     MessageIdText,
     NameFilter,
     PartitionIdText,
@@ -77,5 +77,16 @@ class MessageRetried(Struct, frozen=True, kw_only=True, rename="camel"):
     success: bool
     redriven: int
     """Dead letters that went back to their queue, one a group that had failed on it."""
+    partition_id: PartitionIdText
+    transaction_id: str
+
+
+class BuryQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    consumer_group: NameFilter | None = None
+    """Whose lease it is under; `__QUEUE_MODE__` if it is left out."""
+
+
+class MessageBuried(Struct, frozen=True, kw_only=True, rename="camel"):
+    success: bool
     partition_id: PartitionIdText
     transaction_id: str

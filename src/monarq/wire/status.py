@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from monarq.broker.health import State
+from monarq.health import State
 from monarq.model import QueueKind
-from monarq.server.wire.groups import GroupRow
-from monarq.server.wire.paging import After, Limit, PageAnswer, PageQuery
-from monarq.server.wire.queues import PartitionRow, QueueCounts, QueueRow
-from monarq.server.wire.shown import NameFilter, TimeFilter, TimeText
+from monarq.wire.groups import GroupRow
+from monarq.wire.paging import After, Limit, PageAnswer, PageQuery
+from monarq.wire.queues import PartitionRow, QueueCounts, QueueRow
+from monarq.wire.shown import NameFilter, TimeFilter, TimeText
 
 
 class BufferAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -161,6 +161,13 @@ class LagRow(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class LagAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
     lag: list[LagRow]
+
+
+class NowQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Queen's clients name a span of time. It has no effect: the figures are those of now."""
+
+    from_: TimeFilter | None = field(default=None, name="from")
+    to: TimeFilter | None = None
 
 
 class ProcessFigures(Struct, frozen=True, kw_only=True, rename="camel"):

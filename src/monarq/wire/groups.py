@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from monarq.model import SeekTo, StartFrom
-from monarq.server.times import Time
-from monarq.server.wire.paging import Next, PageAnswer, PageQuery
-from monarq.server.wire.shown import NameFilter, PartitionIdText, TimeText
+from monarq.times import Time
+from monarq.wire.paging import Next, PageAnswer, PageQuery
+from monarq.wire.shown import NameFilter, PartitionIdText, TimeText
 
 LagSeconds = Annotated[float, Meta(description="age of the oldest message before the group")]
 

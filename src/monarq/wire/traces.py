@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, field
 
-from monarq.server.wire.fields import Name, PartitionId
-from monarq.server.wire.paging import PageAnswer, PageQuery
-from monarq.server.wire.shown import NameFilter, PartitionIdText, TimeFilter, TimeText
+from monarq.wire.fields import Name, PartitionId
+from monarq.wire.paging import PageAnswer, PageQuery
+from monarq.wire.shown import NameFilter, PartitionIdText, TimeFilter, TimeText
 
 
 class TraceBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

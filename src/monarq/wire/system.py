@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from monarq.server.wire.status import BufferAnswer
+from monarq.wire.status import BufferAnswer
 
 
 class SwitchBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

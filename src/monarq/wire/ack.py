@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from monarq.model import MAX_BATCH
-from monarq.server.times import Time
-from monarq.server.wire.fields import Name, PartitionId, Text
+from monarq.times import Time
+from monarq.wire.fields import Name, PartitionId, Text
 
 Status = Literal["completed", "failed", "retry", "release", "dead", "success", "dlq"]
 """`success` is taken for `completed`, and `dlq` for `dead`."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from monarq.model import MAX_BATCH
-from monarq.server.wire.fields import Label, Name
+from monarq.wire.fields import Label, Name
 
 
 class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
