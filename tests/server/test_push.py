@@ -1,0 +1,335 @@
+"""Push over the API: what is answered, what is kept, and what is refused."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from monarq.server.exchange import Principal, Role
+from tests.server.application import BOUND, Api, dumps
+
+PUSH = "/api/v1/push"
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_the_answer_has_the_ids_of_each_item_in_the_order_of_the_items(api: Api) -> None:
+    answer = await api.push(
+        {"queue": "a", "payload": 1, "partition": "p", "transactionId": "t-1", "traceId": "trace"},
+        {"queue": "b", "payload": 2},
+        {"queue": "a", "payload": 3, "partition": "p"},
+    )
+    first, other, second = answer
+    assert first == {
+        "index": 0,
+        "status": "queued",
+        "message_id": f"{first['partition_id']}-1",
+        "transaction_id": "t-1",
+        "partition_id": first["partition_id"],
+        "trace_id": "trace",
+        "queueName": "a",
+        "seq": 1,
+    }
+    assert isinstance(first["partition_id"], str)
+    assert (other["index"], other["queueName"], other["seq"]) == (1, "b", 1)
+    assert (second["index"], second["seq"]) == (2, 2)
+    assert second["partition_id"] == first["partition_id"] != other["partition_id"]
+    assert second["transaction_id"] == second["message_id"]
+
+
+async def test_a_duplicate_is_answered_with_the_ids_of_the_first_and_not_stored(api: Api) -> None:
+    item = {"queue": "q", "payload": "first", "transactionId": "t"}
+    first = (await api.push(item))[0]
+    again = await api.push({**item, "payload": "second"}, {"queue": "q", "payload": "third"})
+    assert again[0] == {**first, "status": "duplicate"}
+    assert again[1]["status"] == "queued"
+    assert await api.data("q") == ["first", "third"]
+
+
+async def test_nothing_is_stored_of_a_push_with_one_bad_item(api: Api) -> None:
+    answer = await api.post(
+        PUSH,
+        {
+            "items": [
+                {"queue": "good", "payload": 1},
+                {"queue": "good", "payload": 2, "priority": 3},
+            ]
+        },
+    )
+    assert answer.status == 400
+    assert "priority" in answer.error
+    assert await api.pop("good") is None
+
+
+ODD_PAYLOADS = [
+    b"null",
+    b"false",
+    b"0",
+    b"-0",
+    b'""',
+    b"[]",
+    b'{ "spaces" : [ 1 ,\t2\n] }',
+    b"1e999999",
+    b"-1.50e-0400",
+    b"1" * 5_000,
+    b'{"a":1,"a":2,"a":3}',
+    b'"\\u0000 \\ud83d\\ude00 \\/ \\b"',
+    '"ünïcödé \U0001f600 \u2028"'.encode(),
+    b'"\x7f"',
+    b"[" * 400 + b"]" * 400,
+    b'{"":{"":{"":""}}}',
+]
+
+
+async def test_a_payload_comes_back_byte_for_byte(api: Api) -> None:
+    for payload in ODD_PAYLOADS:
+        body = b'{"items":[{"queue":"q","payload":  %b  ,"partition":"p"}]}' % payload
+        assert (await api.post(PUSH, body)).status == 201
+        answer = await api.get("/api/v1/pop/queue/q?autoAck=true")
+        assert b'"data":' + payload + b"," in answer.body
+        json.loads(answer.body.replace(b"1" * 5_000, b"1"))
+
+
+BAD_PAYLOADS = [
+    b"",
+    b"tru",
+    b"NaN",
+    b"-Infinity",
+    b"01",
+    b"1.",
+    b".5",
+    b"+1",
+    b"1e",
+    b"'a'",
+    b"[1,]",
+    b'{"a":1,}',
+    b'{"a"}',
+    b"{1:2}",
+    b"1 2",
+    b"/**/1",
+    b'"',
+    b'"a\nb"',
+    b'"\x00"',
+    b'"\\x"',
+    b'"\\u12"',
+    b'"\\ud800"',
+    b'"\xff"',
+    b'"\xed\xa0\x80"',
+    b'"\xc0\xaf"',
+    b"\xef\xbb\xbf1",
+    b"[" * 100_000,
+    b"[" * 100_000 + b"]" * 100_000,
+    b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+]
+
+
+@pytest.mark.parametrize("payload", BAD_PAYLOADS, ids=lambda payload: repr(payload[:24]))
+async def test_what_is_no_json_is_refused_and_nothing_is_stored(
+    memory_api: Api, payload: bytes
+) -> None:
+    body = b'{"items":[{"queue":"q","payload":1},{"queue":"q","payload":%b}]}' % payload
+    answer = await memory_api.post(PUSH, body)
+    assert (answer.status, answer.code) == (400, "invalid_request"), answer
+    assert await memory_api.pop("q") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "items"),
+        ({"items": None}, "items"),
+        ({"items": {}}, "items"),
+        ({"items": [1]}, "items[0]"),
+        ({"items": [{"payload": 1}]}, "queue"),
+        ({"items": [{"queue": "q"}]}, "payload"),
+        ({"items": [{"queue": 5, "payload": 1}]}, "items[0].queue"),
+        ({"items": [{"queue": "", "payload": 1}]}, "items[0].queue"),
+        ({"items": [{"queue": "x" * 256, "payload": 1}]}, "items[0].queue"),
+        ({"items": [{"queue": "a\nb", "payload": 1}]}, "queue"),
+        ({"items": [{"queue": "a\u0085b", "payload": 1}]}, "queue"),
+        ({"items": [{"queue": "q", "partition": "\u0000", "payload": 1}]}, "partition"),
+        ({"items": [{"queue": "q", "transactionId": "", "payload": 1}]}, "transactionId"),
+        ({"items": [{"queue": "q", "transactionId": "\t", "payload": 1}]}, "transactionId"),
+        ({"items": [{"queue": "q", "traceId": "x" * 256, "payload": 1}]}, "traceId"),
+        ({"items": [{"queue": "q", "payload": 1, "priority": 1.5}]}, "items[0].priority"),
+        ({"items": [{"queue": "q", "payload": 1, "priority": 10**30}]}, "items[0].priority"),
+        ({"items": [{"queue": "q", "payload": 1, "delaySeconds": -1}]}, "items[0].delaySeconds"),
+        ({"items": [{"queue": "q", "payload": 1, "runAt": "soon"}]}, "items[0].runAt"),
+        ({"items": [{"queue": "q", "payload": 1, "runAt": 5}]}, "items[0].runAt"),
+        (
+            {"items": [{"queue": "q", "payload": 1, "runAt": "2026-01-01T00:00:00"}]},
+            "items[0].runAt",
+        ),
+        ({"items": [{"queue": "q", "payload": 1, "patition": "x"}]}, "patition"),
+        ({"items": [{"queue": "q", "payload": 1, "producerSub": "me"}]}, "producerSub"),
+        ({"items": [], "item": []}, "item"),
+        ({"items": [{"queue": "q", "payload": 1}] * 10_001}, "items"),
+        ({"items": [{"queue": "q", "payload": 1}], "bufferMs": -1}, "bufferMs"),
+        ([], "object"),
+    ],
+)
+async def test_what_is_malformed_is_refused_with_the_name_of_its_field(
+    memory_api: Api, body: Any, field: str
+) -> None:
+    answer = await memory_api.post(PUSH, body)
+    assert (answer.status, answer.code) == (400, "invalid_request"), answer
+    assert field in answer.error
+    assert await memory_api.pop("q") is None
+
+
+@pytest.mark.parametrize("text", ["\\udc00", "\\ud800", "\\ud800\\u0041"])
+async def test_a_name_with_half_a_surrogate_pair_is_refused(memory_api: Api, text: str) -> None:
+    body = f'{{"items":[{{"queue":"q{text}","payload":1}}]}}'.encode()
+    answer = await memory_api.post(PUSH, body)
+    assert (answer.status, answer.code) == (400, "invalid_request")
+
+
+async def test_a_name_may_have_255_characters_of_any_width(api: Api) -> None:
+    name = "\U0001f600" * 255
+    answer = await api.push(
+        {"queue": name, "partition": name, "payload": 1, "transactionId": name, "traceId": name}
+    )
+    assert answer[0]["queueName"] == answer[0]["transaction_id"] == answer[0]["trace_id"] == name
+
+
+async def test_null_counts_as_absent(api: Api) -> None:
+    answer = await api.post(
+        PUSH,
+        {
+            "items": [
+                {
+                    "queue": "q",
+                    "payload": None,
+                    "partition": None,
+                    "transactionId": None,
+                    "traceId": None,
+                    "namespace": None,
+                    "task": None,
+                    "priority": None,
+                    "runAt": None,
+                    "delaySeconds": None,
+                    "maxAttempts": None,
+                }
+            ],
+            "bufferMs": None,
+            "bufferMax": None,
+        },
+    )
+    assert answer.status == 201
+    popped = await api.pop("q")
+    assert (popped["partition"], popped["messages"][0]["data"]) == ("Default", None)
+
+
+async def test_a_push_of_nothing_answers_nothing(memory_api: Api) -> None:
+    answer = await memory_api.post(PUSH, {"items": []})
+    assert (answer.status, answer.json) == (201, [])
+
+
+async def test_the_principal_is_stamped_as_producer(api: Api) -> None:
+    api.principal = Principal("alice", Role.WRITE)
+    await api.push_payloads("q", 1)
+    api.principal = Principal(None, Role.WRITE)
+    await api.push_payloads("q", 2)
+    popped = await api.pop("q")
+    assert [message["producerSub"] for message in popped["messages"]] == ["alice", None]
+
+
+async def test_traceparent_travels_from_the_push_to_the_pop(api: Api) -> None:
+    await api.push({"queue": "q", "payload": 1}, traceparent=TRACEPARENT)
+    await api.push({"queue": "q", "payload": 2})
+    first, second = (await api.pop("q"))["messages"]
+    assert first["traceparent"] == TRACEPARENT
+    assert "traceparent" not in second
+
+
+@pytest.mark.parametrize("header", ["", "x", TRACEPARENT.upper(), TRACEPARENT + "\n", "0" * 9_999])
+async def test_a_malformed_traceparent_is_passed_over(memory_api: Api, header: str) -> None:
+    await memory_api.push({"queue": "q", "payload": 1}, traceparent=header)
+    assert "traceparent" not in (await memory_api.pop("q"))["messages"][0]
+
+
+async def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(api: Api) -> None:
+    await api.configure("q", maxSize=2)
+    await api.push_payloads("q", 1)
+    items = [{"queue": "q", "payload": 2}, {"queue": "q", "payload": 3}]
+    answer = await api.post(PUSH, {"items": items})
+    assert (answer.status, answer.code) == (429, "queue_full")
+    assert answer.headers["Retry-After"] == "1"
+    assert await api.data("q") == [1]
+
+
+async def test_a_payload_over_16_mib_is_refused_and_one_of_16_mib_is_not(memory_api: Api) -> None:
+    text = "x" * ((16 << 20) - 2)
+    answer = await memory_api.post(PUSH, {"items": [{"queue": "q", "payload": text + "x"}]})
+    assert (answer.status, answer.code) == (400, "invalid_request")
+    assert "payload" in answer.error
+    await memory_api.push_payloads("q", text)
+    assert await memory_api.data("q") == [text]
+
+
+async def test_an_item_with_a_run_time_waits_for_it(api: Api) -> None:
+    await api.configure("jobs", "work")
+    await api.push({"queue": "jobs", "payload": "at", "runAt": "2023-11-14T23:13:20+01:00"})
+    await api.push({"queue": "jobs", "payload": "delayed", "delaySeconds": 60})
+    assert await api.data("jobs") == ["at"], "22:13:20Z is when the clock of the tests starts"
+    api.clock.advance(59.9)
+    assert await api.data("jobs") == []
+    api.clock.advance(0.2)
+    assert (await api.pop_soon("jobs"))["messages"][0]["data"] == "delayed"
+
+
+async def test_a_higher_priority_goes_first(api: Api) -> None:
+    await api.configure("jobs", "work")
+    await api.push({"queue": "jobs", "payload": "low", "priority": 1})
+    await api.push({"queue": "jobs", "payload": "high", "priority": 9, "maxAttempts": 7})
+    popped = await api.pop("jobs", "batch=1")
+    message = popped["messages"][0]
+    assert (message["data"], message["priority"], message["maxAttempts"]) == ("high", 9, 7)
+
+
+@pytest.mark.parametrize("limit", [{"bufferMs": 5}, {"bufferMs": 60_000, "bufferMax": 2}])
+async def test_a_buffered_push_is_answered_without_ids_and_stored_soon(
+    memory_api: Api, limit: dict[str, int]
+) -> None:
+    api = memory_api
+    items = [{"queue": "q", "payload": 1}, {"queue": "q", "payload": 2, "transactionId": "t"}]
+    answer = await api.post(PUSH, {"items": items, **limit})
+    assert answer.status == 201
+    for index, pushed in enumerate(answer.json):
+        assert (pushed["index"], pushed["status"], pushed["queueName"]) == (index, "buffered", "q")
+        assert pushed["message_id"] is pushed["partition_id"] is pushed["seq"] is None
+    assert answer.json[1]["transaction_id"] == "t"
+    api.clock.advance(0.006)
+    async with asyncio.timeout(BOUND):
+        got = [await api.data("q", "autoAck=true&wait=true&timeout=20000") for _ in range(2)]
+    assert got == [[1], [2]]
+
+
+async def test_many_pushes_at_once_are_each_answered_with_their_own(api: Api) -> None:
+    async def one(number: int) -> Any:
+        item = {"queue": f"q{number % 3}", "payload": number, "transactionId": f"t{number}"}
+        return (await api.push(item, {**item, "partition": "other", "payload": -number}))[1]
+
+    answers = await asyncio.gather(*(one(number) for number in range(200)))
+    assert [answer["transaction_id"] for answer in answers] == [f"t{n}" for n in range(200)]
+    assert [answer["queueName"] for answer in answers] == [f"q{n % 3}" for n in range(200)]
+    places = {(answer["partition_id"], answer["seq"]) for answer in answers}
+    assert len(places) == 200
+
+
+async def test_one_bad_push_among_many_at_once_fails_alone(api: Api) -> None:
+    bodies = [{"items": [{"queue": "q", "payload": number}]} for number in range(20)]
+    bodies[7]["items"][0]["maxAttempts"] = 3
+    bodies[11]["items"][0]["transactionId"] = "\u0001"
+    answers = await asyncio.gather(*(api.post(PUSH, body) for body in bodies))
+    refused = [number for number, answer in enumerate(answers) if answer.status != 201]
+    assert refused == [7, 11]
+    assert sorted(await api.data("q")) == [n for n in range(20) if n not in refused]
+
+
+async def test_the_body_may_be_any_json_text(memory_api: Api) -> None:
+    """Escapes, spaces and the order of the fields make no difference."""
+    body = dumps({"items": [{"payload": 1, "queue": "caf\u00e9"}]}).replace(b":", b" :\n\t")
+    assert b"\\u00e9" in body
+    assert (await memory_api.post(PUSH, body)).status == 201
+    assert await memory_api.data("caf%C3%A9") == [1]
