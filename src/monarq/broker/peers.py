@@ -46,9 +46,7 @@ MAX_ADDRESSES = 64
 MAX_AGE = 120 * SECOND
 """How far the clocks of brokers with a key may be apart."""
 _RECEIVE_BUFFER = 1 << 20
-_PEER = re.compile(
-    r"\[(?P<six>[^\[\]]+)\]:(?P<six_port>\d{1,5})|(?P<host>[^:\s]+):(?P<port>\d{1,5})"
-)
+_PEER = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>[0-9]{1,5})")
 
 Address = tuple[int, Any]
 """A socket family, and an address of that family."""
