@@ -153,3 +153,9 @@ class SettingsError(MonarqError):
     """A setting is unknown, malformed, or contradicts another; one line for each mistake."""
 
     code = "invalid_settings"
+
+
+class PayloadError(MonarqError):
+    """A payload does not fit the type that it is read as."""
+
+    code = "payload"

@@ -65,7 +65,12 @@ async def _ordered_rows(
 ) -> Page[MessageRow]:
     async def fetch(limit: int, after: str | None) -> Page[MessageRow]:
         page = await store.list_messages(
-            queue, partition=query.partition, created_from=since, limit=limit, after=after
+            queue,
+            partition=query.partition,
+            first_seq=query.first_seq if isinstance(query, MessagesQuery) else None,
+            created_from=since,
+            limit=limit,
+            after=after,
         )
         states = await store.group_states([(one.partition_id, one.seq) for one in page.rows])
         rows = [

@@ -26,6 +26,8 @@ Payload = Annotated[Raw, Meta(description="the payload, as it was pushed")]
 class MessagesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     queue: NameFilter
     partition: NameFilter | None = None
+    first_seq: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    """Ordered queues: from this seq on."""
     status: MessageStatus | None = None
     consumer_group: NameFilter | None = None
     """Whose state `status` is; without it that of `__QUEUE_MODE__`, or of all groups."""

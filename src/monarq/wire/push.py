@@ -20,12 +20,16 @@ class PushItemBody(Struct, rename="camel", forbid_unknown_fields=True, gc=False)
     trace_id: Name | None = None
     namespace: Label | None = None
     task: Label | None = None
+    headers: Annotated[Raw, Meta(description="an object, delivered with the message")] | (
+        UnsetType
+    ) = UNSET
 
     # Work queues only.
     priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None
     run_at: Time | None = None
     delay_seconds: Annotated[float, Meta(ge=0, le=10 * 365 * 86_400)] | None = None
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    backoff_base: Annotated[float, Meta(ge=0, le=1_000)] | None = None
 
 
 class PushBody(Struct, rename="camel", forbid_unknown_fields=True):

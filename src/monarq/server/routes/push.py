@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from monarq.errors import InvalidRequestError
 from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem
 from monarq.server.encoding import encode, pushed_items
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
@@ -46,11 +50,12 @@ def push_request(items: list[PushItemBody], request: Request) -> Push:
                 item.trace_id,
                 item.namespace,
                 item.task,
-                headers,
+                headers if item.headers is UNSET else _headers(item.headers, headers),
                 item.priority,
                 None if item.run_at is None else micros_of(item.run_at),
                 item.delay_seconds,
                 item.max_attempts,
+                item.backoff_base,
             )
             for item in items
         ],
@@ -65,6 +70,19 @@ def trace_headers(headers: dict[str, str]) -> bytes | None:
     if parent is None or not _TRACEPARENT.fullmatch(parent):
         return None
     return encode({"traceparent": parent})
+
+
+def _headers(given: Raw | UnsetType, traced: bytes | None) -> bytes | None:
+    """A message's own headers, with the caller's trace unless they name one."""
+    if isinstance(given, UnsetType) or given == b"null":
+        return traced
+    if traced is None:
+        return bytes(given)
+    try:
+        own = msgspec.json.decode(given, type=dict[str, Raw])
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"headers must be a JSON object: {error}") from None
+    return encode(msgspec.json.decode(traced, type=dict[str, Raw]) | own)
 
 
 def _answer(pushed: list[Pushed]) -> Response:

@@ -1,0 +1,1 @@
+"""The Python client: the same calls, whether the broker runs in this process or behind HTTP."""

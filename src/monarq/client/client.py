@@ -1,0 +1,104 @@
+"""The synchronous client: the asynchronous one, run by a thread of its own.
+
+Every call is handed to that thread's loop and waited for, so that there is one implementation;
+`AsyncClient` and what belongs to it say what the calls do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, overload
+
+from monarq.client.async_client import AsyncClient
+from monarq.client.portal import Portal
+from monarq.client.sync_queue import SyncQueue
+from monarq.client.sync_transactions import SyncTransaction
+from monarq.clock import Clock
+
+T = TypeVar("T")
+
+
+class SyncAdmin:
+    """`Admin` without `await`: the same names, the same arguments."""
+
+    def __init__(self, client: AsyncClient, portal: Portal) -> None:
+        self._client = client
+        self._portal = portal
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return await getattr(self._client.admin, name)(*arguments, **options)
+
+        return lambda *arguments, **options: self._portal.run(call(*arguments, **options))
+
+
+class Client:
+    """A connection to a broker: `with Client("http://localhost:6632") as mq:`. May be shared by
+    threads. Takes the addresses and options of `AsyncClient`."""
+
+    def __init__(
+        self,
+        address: str | Sequence[str] = "http://127.0.0.1:6632",
+        *,
+        token: str | None = None,
+        name: str | None = None,
+        keys: Sequence[bytes] = (),
+        schema: str = "monarq",
+        clock: Clock | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._client = AsyncClient(
+            address,
+            token=token,
+            name=name,
+            keys=keys,
+            schema=schema,
+            clock=clock,
+            timeout=timeout,
+        )
+        self._portal = Portal()
+        try:
+            self._portal.run(self._client.connect())
+        except BaseException:
+            self._portal.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        return self._client.name
+
+    def close(self) -> None:
+        """Finish what is under way and let go of everything. Twice is harmless."""
+        try:
+            if self._portal.is_open:
+                self._portal.run(self._client.close())
+        finally:
+            self._portal.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @overload
+    def queue(self, name: str) -> SyncQueue[Any]: ...
+
+    @overload
+    def queue(self, name: str, payload: type[T]) -> SyncQueue[T]: ...
+
+    def queue(self, name: str, payload: Any = Any) -> SyncQueue[Any]:
+        """A handle on a queue; `payload` is the type that its payloads must have."""
+        return SyncQueue(self._client.queue(name, payload), self._portal)
+
+    def transaction(self) -> SyncTransaction:
+        """`with mq.transaction() as tx: tx.ack(message); tx.push(queue, payload)`."""
+        return SyncTransaction(self._client.transaction(), self._portal)
+
+    @property
+    def admin(self) -> SyncAdmin:
+        """Everything else, by the names of the store's contract."""
+        return SyncAdmin(self._client, self._portal)

@@ -1,0 +1,36 @@
+"""Finds the way to a broker that an address names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monarq.client.link import Link
+from monarq.clock import Clock
+from monarq.errors import InvalidRequestError
+
+
+def open_link(
+    address: str | Sequence[str],
+    *,
+    token: str | None,
+    keys: Sequence[bytes],
+    schema: str,
+    clock: Clock | None,
+    timeout: float,
+) -> Link:
+    """A link that is not open yet."""
+    addresses = [address] if isinstance(address, str) else list(address)
+    if not addresses:
+        raise InvalidRequestError("give the address of a broker or a store")
+    if all(each.startswith(("http://", "https://")) for each in addresses):
+        # Imported here, and below, so that nobody pays for the way that is not taken.
+        from monarq.client.http import HttpLink
+
+        return HttpLink(addresses, token=token, timeout=timeout)
+    if len(addresses) > 1:
+        raise InvalidRequestError("several addresses must all be http:// or https:// URLs")
+    if token is not None:
+        raise InvalidRequestError("a token is for a broker behind HTTP; a store has no callers")
+    from monarq.client.embedded import EmbeddedLink
+
+    return EmbeddedLink(addresses[0], keys=keys, schema=schema, clock=clock)

@@ -1,0 +1,98 @@
+"""A broker inside this process, on a store that this process opens: no server at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monarq.broker.broker import Broker
+from monarq.client.link import Admin, Link
+from monarq.clock import Clock
+from monarq.config import Settings
+from monarq.errors import MonarqError, StoreUnavailableError
+from monarq.model import (
+    Ack,
+    Acked,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    Renew,
+    Renewed,
+    Transaction,
+    TransactionDone,
+)
+from monarq.store import open_store
+from monarq.store.contract import Outcome, Store
+
+_DRAIN_SECONDS = 10.0
+
+
+class EmbeddedLink(Link):
+    """Pushes are answered when they are stored: there is no buffer, a store that is down is an
+    error."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        keys: Sequence[bytes] = (),
+        schema: str = "monarq",
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+        subject: str | None = None,
+    ) -> None:
+        self._address = address
+        self._keys = keys
+        self._schema = schema
+        self._clock = clock
+        self._settings = settings or Settings()
+        self._subject = subject
+        self._broker: Broker | None = None
+
+    async def open(self) -> None:
+        broker = await Broker.start(self._open_store, self._settings, clock=self._clock)
+        try:
+            # A broker waits for its store; whoever connects to one wants to know.
+            await broker.store.ping()
+        except BaseException:
+            await broker.close(0)
+            raise
+        self._broker = broker
+
+    async def _open_store(self) -> Store:
+        return await open_store(
+            self._address, clock=self._clock, keys=self._keys, schema=self._schema
+        )
+
+    async def close(self) -> None:
+        if self._broker is not None:
+            await self._broker.close(_DRAIN_SECONDS)
+            self._broker = None
+
+    @property
+    def broker(self) -> Broker:
+        if self._broker is None:
+            raise StoreUnavailableError("the client is not connected: use `async with`, or connect")
+        return self._broker
+
+    @property
+    def admin(self) -> Admin:
+        return self.broker.store
+
+    async def push(self, push: Push) -> list[Pushed]:
+        return await self.broker.push(Push(push.items, self._subject))
+
+    async def pop(self, pop: Pop, wait_seconds: float) -> Popped:
+        return await self.broker.pop(pop, wait_seconds)
+
+    async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
+        return await self.broker.ack(acks)
+
+    async def renew(self, renew: Renew) -> Renewed:
+        [outcome] = await self.broker.renew([renew])
+        if isinstance(outcome, MonarqError):
+            raise outcome
+        return outcome
+
+    async def transaction(self, transaction: Transaction) -> TransactionDone:
+        return await self.broker.transaction(transaction)

@@ -1,0 +1,266 @@
+"""A broker behind HTTP, or several of which any can serve.
+
+A call goes to the next broker when one cannot be reached or cannot serve, within bounds. Every
+call may be repeated: pushes carry transaction ids, so that what got through is not stored twice,
+and an ack that was repeated takes `already_acked` for what it wanted. Only a transaction that may
+have happened is not repeated: its caller is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from monarq.client.http_admin import HttpAdmin
+from monarq.client.http_errors import error_of, from_code
+from monarq.client.http_reading import message_of, micros, pushed_of
+from monarq.client.link import Admin, Link
+from monarq.errors import AlreadyAckedError, StoreUnavailableError
+from monarq.model import (
+    Ack,
+    Acked,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    PushItem,
+    Renew,
+    Renewed,
+    StartFrom,
+    Transaction,
+    TransactionDone,
+)
+from monarq.store.contract import Outcome
+from monarq.times import iso
+from monarq.wire.ack import AckAnswer
+from monarq.wire.lease import ExtendAnswer
+from monarq.wire.pop import PopAnswer
+from monarq.wire.push import PushedItem
+from monarq.wire.transaction import AckResult, TransactionAnswer
+
+T = TypeVar("T")
+
+_TRIES = 6
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_CONNECTIONS = 100
+#: The request never reached a broker.
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+#: Nothing was begun.
+_REFUSED_CODES = ("overloaded", "draining")
+#: Beyond the time that a broker lets a pop wait.
+_ANSWER_SECONDS = 10.0
+
+
+class HttpLink(Link):
+    def __init__(self, urls: Sequence[str], *, token: str | None, timeout: float) -> None:
+        self._urls = [url.rstrip("/") for url in urls]
+        self._turns = itertools.count(random.randrange(len(self._urls)))
+        self._timeout = timeout
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._headers = headers | {"Content-Type": "application/json"}
+        self._http: httpx.AsyncClient | None = None
+        self._admin = HttpAdmin(self.call)
+
+    async def open(self) -> None:
+        limits = httpx.Limits(max_connections=_CONNECTIONS)
+        self._http = httpx.AsyncClient(headers=self._headers, limits=limits)
+        try:
+            await self.call("GET", "/api/v1/resources/queues", Any, query={"limit": 1})
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    @property
+    def admin(self) -> Admin:
+        return self._admin
+
+    # --- the hot calls -----------------------------------------------------------------------
+
+    async def push(self, push: Push) -> list[Pushed]:
+        body = {"items": [_item(item) for item in push.items]}
+        answer = await self.call("POST", "/api/v1/push", list[PushedItem], body=body)
+        return [pushed_of(each) for each in answer]
+
+    async def pop(self, pop: Pop, wait_seconds: float) -> Popped:
+        path = "/api/v1/pop"
+        if pop.queue is not None:
+            path += f"/queue/{quote(pop.queue, safe='')}"
+            if pop.partition is not None:
+                path += f"/partition/{quote(pop.partition, safe='')}"
+        query: dict[str, Any] = {
+            "batch": pop.batch,
+            "partitions": pop.partitions,
+            "consumerGroup": pop.group,
+            "consumer": pop.consumer,
+            "namespace": pop.namespace,
+            "task": pop.task,
+            "leaseTime": pop.lease_seconds,
+            "autoAck": "true" if pop.auto_ack else None,
+            "wait": "true" if wait_seconds > 0 else None,
+            "timeout": round(wait_seconds * 1000) if wait_seconds > 0 else None,
+            "subscriptionMode": pop.start if isinstance(pop.start, StartFrom) else None,
+            "subscriptionFrom": None if isinstance(pop.start, StartFrom) else iso(pop.start),
+        }
+        content, _ = await self._send("GET", path, query=query, wait_seconds=wait_seconds)
+        if not content:
+            return Popped(messages=[])
+        answer = msgspec.json.decode(content, type=PopAnswer)
+        return Popped(
+            messages=[message_of(each) for each in answer.messages], lease_id=answer.lease_id
+        )
+
+    async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
+        body = {"acknowledgments": [_ack(ack) for ack in acks]}
+        content, repeated = await self._send("POST", "/api/v1/ack/batch", body)
+        answers = msgspec.json.decode(content, type=list[AckAnswer])
+        return [_acked(ack, answer, repeated) for ack, answer in zip(acks, answers, strict=True)]
+
+    async def renew(self, renew: Renew) -> Renewed:
+        path = f"/api/v1/lease/{quote(renew.lease_id, safe='')}/extend"
+        answer = await self.call("POST", path, ExtendAnswer, body={"seconds": renew.seconds})
+        return Renewed(renew.lease_id, micros(answer.expires_at))
+
+    async def transaction(self, transaction: Transaction) -> TransactionDone:
+        operations = [
+            {"type": "ack", **_ack(operation)}
+            if isinstance(operation, Ack)
+            else {"type": "push", "items": [_item(item) for item in operation.items]}
+            for operation in transaction.operations
+        ]
+        body = {"operations": operations, "requiredLeases": transaction.required_leases}
+        content, _ = await self._send("POST", "/api/v1/transaction", body, repeatable=False)
+        answer = msgspec.json.decode(content, type=TransactionAnswer)
+        return TransactionDone(
+            [
+                _acked_of(result)
+                if isinstance(result, AckResult)
+                else [pushed_of(each) for each in result.items]
+                for result in answer.results
+            ]
+        )
+
+    # --- one call ----------------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+    ) -> T:
+        """The answer, decoded as that type."""
+        content, _ = await self._send(method, path, body, query=query)
+        return msgspec.json.decode(content, type=answer)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        wait_seconds: float = 0.0,
+        repeatable: bool = True,
+    ) -> tuple[bytes, bool]:
+        """The answer's body, and whether an earlier try may have got through."""
+        if self._http is None:
+            raise StoreUnavailableError("the client is not connected: use `async with`, or connect")
+        content = None if body is None else msgspec.json.encode(body)
+        parameters = {name: value for name, value in (query or {}).items() if value is not None}
+        timeout = httpx.Timeout(self._timeout, read=self._timeout + wait_seconds + _ANSWER_SECONDS)
+        pause, repeated = _FIRST_PAUSE_SECONDS, False
+        for left in range(_TRIES - 1, -1, -1):
+            url = self._urls[next(self._turns) % len(self._urls)]
+            try:
+                response = await self._http.request(
+                    method, url + path, params=parameters, content=content, timeout=timeout
+                )
+                error = error_of(response)
+            except httpx.HTTPError as failure:
+                error = StoreUnavailableError(
+                    f"no answer from {url}: {type(failure).__name__} {failure}".rstrip()
+                )
+                unsent = isinstance(failure, _UNSENT)
+            else:
+                if error is None:
+                    return response.content, repeated
+                if response.status_code != 503:
+                    raise error
+                unsent = error.code in _REFUSED_CODES
+            if not left or (not repeatable and not unsent):
+                if not unsent:
+                    error.add_note("it may have happened all the same")
+                raise error
+            repeated = repeated or not unsent
+            if left % len(self._urls) == 0:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        raise AssertionError("the loop above returns or raises")
+
+
+def _item(item: PushItem) -> dict[str, Any]:
+    fields = {
+        "queue": item.queue,
+        "payload": msgspec.Raw(item.payload),
+        "partition": item.partition,
+        "transactionId": item.transaction_id or str(uuid.uuid4()),
+        "traceId": item.trace_id,
+        "namespace": item.namespace,
+        "task": item.task,
+        "headers": None if item.headers is None else msgspec.Raw(item.headers),
+        "priority": item.priority,
+        "runAt": None if item.run_at is None else iso(item.run_at),
+        "delaySeconds": item.delay_seconds,
+        "maxAttempts": item.max_attempts,
+        "backoffBase": item.backoff_base,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _ack(ack: Ack) -> dict[str, Any]:
+    fields = {
+        "status": ack.status,
+        "transactionId": ack.transaction_id,
+        "partitionId": None if ack.partition_id is None else str(ack.partition_id),
+        "leaseId": ack.lease_id,
+        "consumerGroup": ack.group,
+        "error": ack.error,
+        "retryAt": None if ack.retry_at is None else iso(ack.retry_at),
+        "result": None if ack.result is None else msgspec.Raw(ack.result),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _acked(ack: Ack, answer: AckAnswer, repeated: bool) -> Outcome[Acked]:
+    if not answer.success:
+        error = from_code(str(answer.code), answer.error or "")
+        if not (repeated and isinstance(error, AlreadyAckedError)):
+            return error
+    return msgspec.structs.replace(_acked_of(answer), transaction_id=ack.transaction_id)
+
+
+def _acked_of(answer: AckAnswer) -> Acked:
+    return Acked(
+        queue=answer.queue_name or "",
+        partition=answer.partition_name or "",
+        transaction_id=answer.transaction_id,
+        lease_released=answer.lease_released,
+        dead=int(answer.dlq),
+        count=1 if isinstance(answer.count, msgspec.UnsetType) else answer.count,
+    )

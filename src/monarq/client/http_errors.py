@@ -1,0 +1,76 @@
+"""Turns refusals of a broker back into the errors that they were there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import msgspec
+
+from monarq.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    MonarqError,
+    NotFoundError,
+    StoreUnavailableError,
+    TransactionFailedError,
+    UnauthorizedError,
+)
+
+#: For answers without a code that we know, as from a proxy.
+_BY_STATUS: dict[int, type[MonarqError]] = {
+    400: InvalidRequestError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: InvalidRequestError,
+    415: InvalidRequestError,
+}
+_OPERATION = re.compile(r"operation (\d+) failed")
+
+
+def error_of(response: httpx.Response) -> MonarqError | None:
+    """The error that a response means; None if it is a good one."""
+    if response.is_success:
+        return None
+    code, text = None, ""
+    try:
+        body: Any = msgspec.json.decode(response.content)
+        code, text = body.get("code"), body.get("error")
+    except (msgspec.DecodeError, AttributeError):
+        pass
+    text = text or f"HTTP {response.status_code} {response.reason_phrase} from {response.url}"
+    if code in _classes():
+        return from_code(code, text)
+    if response.status_code >= 500:
+        return StoreUnavailableError(text)
+    return _BY_STATUS.get(response.status_code, MonarqError)(text)
+
+
+def from_code(code: str, text: str) -> MonarqError:
+    kind = _classes().get(code, MonarqError)
+    if kind is TransactionFailedError:
+        return _failed_transaction(text)
+    return kind(text)
+
+
+def _failed_transaction(text: str) -> TransactionFailedError:
+    found = _OPERATION.search(text)
+    cause = text.partition("nothing was carried out: ")[2] or text
+    return TransactionFailedError(int(found[1]) if found else None, MonarqError(cause))
+
+
+def _classes() -> dict[str, type[MonarqError]]:
+    if not _known:
+        waiting = [MonarqError]
+        while waiting:
+            kind = waiting.pop()
+            _known.setdefault(kind.code, kind)
+            waiting += kind.__subclasses__()
+    return _known
+
+
+_known: dict[str, type[MonarqError]] = {}

@@ -1,0 +1,211 @@
+"""Reads the API's answers back into the model's structs."""
+
+from __future__ import annotations
+
+from msgspec import Raw, UnsetType
+
+from monarq.model import (
+    Attempt,
+    DeadLetter,
+    Group,
+    Item,
+    Message,
+    Pushed,
+    Queue,
+    QueueStats,
+    Record,
+    StoredMessage,
+    Trace,
+)
+from monarq.times import parse_time
+from monarq.wire.dead_letters import DeadLetterRow
+from monarq.wire.groups import GroupRow
+from monarq.wire.items import ItemDetail, ItemRow
+from monarq.wire.messages import MessageRow
+from monarq.wire.pop import PoppedMessage
+from monarq.wire.push import PushedItem
+from monarq.wire.queues import QueueRow
+from monarq.wire.records import RecordRow
+from monarq.wire.traces import TraceRow
+
+
+def micros(text: str) -> int:
+    return parse_time(text, "the broker's time")
+
+
+def micros_or_none(text: str | None) -> int | None:
+    return None if text is None else micros(text)
+
+
+def pushed_of(answer: PushedItem) -> Pushed:
+    return Pushed(
+        status=answer.status,
+        queue=answer.queueName,
+        partition_id=int(answer.partition_id or 0),
+        seq=answer.seq or 0,
+        transaction_id=answer.transaction_id or "",
+        trace_id=answer.trace_id,
+    )
+
+
+def message_of(answer: PoppedMessage) -> Message:
+    return Message(
+        queue=answer.queue,
+        partition=answer.partition,
+        partition_id=int(answer.partition_id),
+        seq=answer.seq,
+        transaction_id=answer.transaction_id,
+        payload=bytes(answer.data),
+        created_at=micros(answer.created_at),
+        attempts=answer.attempts,
+        trace_id=answer.trace_id,
+        producer=answer.producer_sub,
+        headers=_bytes(answer.headers),
+        priority=None if isinstance(answer.priority, UnsetType) else answer.priority,
+        max_attempts=None if isinstance(answer.max_attempts, UnsetType) else answer.max_attempts,
+    )
+
+
+def queue_of(row: QueueRow) -> Queue:
+    return Queue(
+        id=int(row.id),
+        name=row.name,
+        kind=row.kind,
+        namespace=row.namespace,
+        task=row.task,
+        paused=row.paused,
+        version=0,
+        created_at=micros(row.created_at),
+        options=row.options,
+    )
+
+
+def stats_of(row: QueueRow) -> QueueStats:
+    counts = row.messages
+    return QueueStats(
+        queue=row.name,
+        kind=row.kind,
+        partitions=row.partitions,
+        pushed=counts.pushed,
+        stored=counts.total,
+        pending=counts.pending,
+        completed=counts.completed,
+        failed=counts.failed,
+        dead=counts.dead,
+        dead_letters=counts.dead_letters,
+        states=counts.states,
+    )
+
+
+def group_of(row: GroupRow) -> Group:
+    return Group(
+        name=row.name,
+        queue=row.queue_name,
+        start_at=micros_or_none(row.subscription_timestamp) or 0,
+        created_at=micros(row.created_at),
+        lag=row.lag,
+        lag_seconds=row.lag_seconds,
+        completed=row.completed,
+        failed=row.failed,
+        dead=row.dead,
+    )
+
+
+def dead_letter_of(row: DeadLetterRow) -> DeadLetter:
+    return DeadLetter(
+        id=int(row.id),
+        queue=row.queue,
+        partition=row.partition,
+        partition_id=int(row.partition_id),
+        seq=int(row.message_id.partition("-")[2]),
+        transaction_id=row.transaction_id,
+        group=row.consumer_group,
+        payload=bytes(row.data),
+        error=row.error_message,
+        attempts=row.attempts,
+        created_at=micros(row.created_at),
+        failed_at=micros(row.failed_at),
+        trace_id=row.trace_id,
+        producer=row.producer_sub,
+    )
+
+
+def stored_message_of(row: MessageRow) -> StoredMessage:
+    return StoredMessage(
+        queue=row.queue,
+        partition=row.partition,
+        partition_id=int(row.partition_id),
+        seq=row.seq,
+        transaction_id=row.transaction_id,
+        payload=bytes(row.data),
+        created_at=micros(row.created_at),
+        trace_id=row.trace_id,
+        producer=row.producer_sub,
+        groups=row.groups,
+    )
+
+
+def item_of(row: ItemRow) -> Item:
+    return Item(
+        queue=row.queue,
+        partition_id=int(row.partition_id),
+        seq=row.seq,
+        transaction_id=row.transaction_id,
+        payload=bytes(row.data),
+        state=row.state,
+        priority=row.priority,
+        effective_priority=row.effective_priority,
+        attempts=row.attempts,
+        max_attempts=row.max_attempts,
+        created_at=micros(row.created_at),
+        run_at=micros_or_none(row.run_at),
+        lease_until=micros_or_none(row.lease_until),
+        finished_at=micros_or_none(row.finished_at),
+        consumer=row.consumer,
+        error=row.error,
+        trace_id=row.trace_id,
+        producer=row.producer_sub,
+    )
+
+
+def attempts_of(item: ItemDetail) -> list[Attempt]:
+    return [
+        Attempt(
+            item_id=item.id,
+            queue=item.queue,
+            attempt=row.attempt,
+            started_at=micros(row.started_at),
+            ended_at=micros(row.ended_at),
+            outcome=row.outcome,
+            consumer=row.consumer,
+            error=row.error,
+            result=_bytes(row.result),
+        )
+        for row in item.history
+    ]
+
+
+def record_of(row: RecordRow) -> Record:
+    return Record(
+        kind=row.kind,
+        key=row.key,
+        value=bytes(row.value),
+        updated_at=micros(row.updated_at),
+        expires_at=micros_or_none(row.expires_at),
+    )
+
+
+def trace_of(row: TraceRow) -> Trace:
+    return Trace(
+        partition_id=int(row.partition_id),
+        transaction_id=row.transaction_id,
+        event_type=row.event_type,
+        data=bytes(row.data),
+        names=row.trace_names,
+        created_at=micros(row.created_at),
+        id=int(row.id),
+    )
+
+
+def _bytes(raw: Raw | UnsetType) -> bytes | None:
+    return None if isinstance(raw, UnsetType) else bytes(raw)

@@ -1,0 +1,211 @@
+"""What a client needs of a broker, wherever it runs.
+
+The hot calls are here; everything else goes by the names of the store's contract, through
+`admin`: the embedded broker's store has those anyway, and over HTTP they are the API's calls.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from monarq.model import (
+    Ack,
+    Acked,
+    Attempt,
+    Cursor,
+    DeadLetter,
+    DeadLetterFilter,
+    Group,
+    Item,
+    ItemState,
+    OutputPart,
+    Page,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    Queue,
+    QueueKind,
+    QueueStats,
+    Record,
+    Renew,
+    Renewed,
+    Seek,
+    StartFrom,
+    StoredMessage,
+    Trace,
+    Transaction,
+    TransactionDone,
+)
+from monarq.store.contract import Outcome
+
+
+class Admin(Protocol):
+    """The calls beside the hot path; `store/contract.py` says what each promises."""
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        kind: QueueKind | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Queue: ...
+
+    async def get_queue(self, name: str) -> Queue: ...
+
+    async def list_queues(
+        self,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Queue]: ...
+
+    async def delete_queue(self, name: str) -> bool: ...
+
+    async def clear_queue(self, name: str) -> int: ...
+
+    async def set_paused(self, name: str, paused: bool) -> Queue: ...
+
+    async def queue_stats(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[QueueStats]: ...
+
+    async def list_groups(
+        self,
+        *,
+        queue: str | None = None,
+        group: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Group]: ...
+
+    async def list_cursors(
+        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Cursor]: ...
+
+    async def subscribe(
+        self,
+        group: str,
+        start: StartFrom | int,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> int: ...
+
+    async def seek(self, request: Seek) -> int: ...
+
+    async def delete_group(
+        self, group: str, *, queue: str | None = None, forget_start: bool = True
+    ) -> int: ...
+
+    async def list_dead_letters(
+        self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
+    ) -> Page[DeadLetter]: ...
+
+    async def count_dead_letters(self, which: DeadLetterFilter) -> int: ...
+
+    async def redrive(
+        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
+    ) -> int: ...
+
+    async def purge_dead_letters(self, which: DeadLetterFilter) -> int: ...
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        created_from: int | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[StoredMessage]: ...
+
+    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage: ...
+
+    async def delete_message(self, partition_id: int, transaction_id: str) -> None: ...
+
+    async def list_items(
+        self,
+        queue: str,
+        *,
+        state: ItemState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Item]: ...
+
+    async def get_item(self, item_id: str) -> Item: ...
+
+    async def find_item(self, queue: str, transaction_id: str) -> Item: ...
+
+    async def item_attempts(self, item_id: str) -> list[Attempt]: ...
+
+    async def cancel_item(self, item_id: str) -> Item: ...
+
+    async def retry_item(self, item_id: str) -> Item: ...
+
+    async def add_trace(self, trace: Trace) -> Trace: ...
+
+    async def list_traces(
+        self,
+        *,
+        partition_id: int | None = None,
+        transaction_id: str | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Trace]: ...
+
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int: ...
+
+    async def read_output(
+        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
+    ) -> OutputPart: ...
+
+    async def put_record(
+        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+    ) -> Record: ...
+
+    async def get_record(self, kind: str, key: str) -> Record: ...
+
+    async def list_records(
+        self, kind: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Record]: ...
+
+    async def delete_record(self, kind: str, key: str) -> bool: ...
+
+
+class Link(abc.ABC):
+    """One connection to a broker. Errors are those of `errors.py`, however far away it is."""
+
+    @property
+    @abc.abstractmethod
+    def admin(self) -> Admin: ...
+
+    @abc.abstractmethod
+    async def open(self) -> None: ...
+
+    @abc.abstractmethod
+    async def close(self) -> None: ...
+
+    @abc.abstractmethod
+    async def push(self, push: Push) -> list[Pushed]: ...
+
+    @abc.abstractmethod
+    async def pop(self, pop: Pop, wait_seconds: float) -> Popped: ...
+
+    @abc.abstractmethod
+    async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]: ...
+
+    @abc.abstractmethod
+    async def renew(self, renew: Renew) -> Renewed: ...
+
+    @abc.abstractmethod
+    async def transaction(self, transaction: Transaction) -> TransactionDone: ...

@@ -1,0 +1,59 @@
+"""Turns payloads into JSON and back, checked against the type that a queue was given.
+
+A msgspec Struct, a dataclass, a TypedDict, a pydantic model, or any type that JSON has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from monarq.errors import InvalidRequestError, PayloadError
+
+T = TypeVar("T")
+
+_encoder = msgspec.json.Encoder()
+
+
+class PayloadType(Generic[T]):
+    """One type of payload. `Any` takes and gives whatever JSON can hold."""
+
+    def __init__(self, kind: Any = Any) -> None:
+        self.kind = kind
+        self._is_pydantic = hasattr(kind, "model_validate_json")
+        if self._is_pydantic:
+            return
+        try:
+            self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
+        except TypeError as error:
+            raise InvalidRequestError(f"{kind!r} cannot be a payload: {error}") from None
+
+    def encode(self, value: T) -> bytes:
+        """As JSON; `InvalidRequestError` if it is not of the type, or JSON cannot hold it."""
+        try:
+            if hasattr(value, "model_dump_json"):
+                encoded: bytes = value.model_dump_json().encode()
+            else:
+                encoded = _encoder.encode(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidRequestError(f"the payload cannot be written as JSON: {error}") from None
+        if self.kind is not Any:
+            try:
+                self.decode(encoded)
+            except PayloadError as error:
+                raise InvalidRequestError(str(error)) from None
+        return encoded
+
+    def decode(self, data: bytes) -> T:
+        """`PayloadError` if it does not fit the type."""
+        try:
+            if self._is_pydantic:
+                return self.kind.model_validate_json(data)  # type: ignore[no-any-return]
+            return self._decoder.decode(data)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise PayloadError(f"the payload is no {self._name}: {error}") from None
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.kind, "__name__", None) or str(self.kind)

@@ -1,0 +1,331 @@
+"""A queue, as a client holds it: a name, perhaps a partition, and the type of its payloads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from monarq.client.buffering import PushBuffer
+from monarq.client.consuming import Consumer, Handler
+from monarq.client.payloads import PayloadType
+from monarq.client.received import Batch, Received
+from monarq.client.times import Duration, Moment, to_micros, to_seconds, to_start
+from monarq.errors import NotFoundError
+from monarq.model import (
+    DEFAULT_GROUP,
+    DEFAULT_PARTITION,
+    DeadLetter,
+    DeadLetterFilter,
+    Group,
+    Page,
+    Pop,
+    Pushed,
+    PushItem,
+    Queue,
+    QueueKind,
+    QueueOptions,
+    QueueStats,
+    Seek,
+    SeekTo,
+    StartFrom,
+)
+
+if TYPE_CHECKING:
+    from monarq.client.async_client import AsyncClient
+
+T = TypeVar("T")
+
+#: How long one long poll takes at most; a consumer polls again and again.
+LONGEST_WAIT_SECONDS = 30.0
+
+
+class AsyncQueue(Generic[T]):
+    """Made by `AsyncClient.queue`; costs nothing, asks nothing of the broker by itself."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        name: str,
+        kind: PayloadType[T],
+        partition: str | None = None,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self.name = name
+        self.partition_name = partition
+
+    def partition(self, name: str) -> AsyncQueue[T]:
+        """The same queue; pushes go to, and pops come from, this partition."""
+        return AsyncQueue(self._client, self.name, self._kind, name)
+
+    # --- push ------------------------------------------------------------------------------
+
+    async def push(
+        self,
+        payload: T,
+        *,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+        headers: dict[str, Any] | None = None,
+        priority: int | None = None,
+        run_at: Moment | None = None,
+        delay: Duration | None = None,
+        max_attempts: int | None = None,
+    ) -> Pushed:
+        """Store one message or item; durable when this returns."""
+        item = self.item(
+            payload,
+            transaction_id=transaction_id,
+            trace_id=trace_id,
+            headers=headers,
+            priority=priority,
+            run_at=run_at,
+            delay=delay,
+            max_attempts=max_attempts,
+        )
+        [pushed] = await self._client.push_items([item])
+        return pushed
+
+    async def push_many(self, payloads: Iterable[T]) -> list[Pushed]:
+        """All of them, or none."""
+        items = [self.item(payload) for payload in payloads]
+        return await self._client.push_items(items) if items else []
+
+    def buffer(self, *, max_count: int = 1000, max_seconds: float = 0.1) -> PushBuffer[T]:
+        """Gathers pushes and sends them together, for `async with`."""
+        return PushBuffer(self, self._client.link, max_count=max_count, max_seconds=max_seconds)
+
+    def item(
+        self,
+        payload: T,
+        *,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+        headers: dict[str, Any] | None = None,
+        priority: int | None = None,
+        run_at: Moment | None = None,
+        delay: Duration | None = None,
+        max_attempts: int | None = None,
+    ) -> PushItem:
+        """What a push would store, for transactions."""
+        return PushItem(
+            queue=self.name,
+            payload=self._kind.encode(payload),
+            partition=self.partition_name or DEFAULT_PARTITION,
+            transaction_id=transaction_id,
+            trace_id=trace_id,
+            headers=None if headers is None else msgspec.json.encode(headers),
+            priority=priority,
+            run_at=to_micros(run_at),
+            delay_seconds=to_seconds(delay),
+            max_attempts=max_attempts,
+        )
+
+    # --- pop -------------------------------------------------------------------------------
+
+    async def pop(
+        self,
+        batch: int = 1,
+        *,
+        group: str = DEFAULT_GROUP,
+        wait: float = 0.0,
+        lease: Duration | None = None,
+        partitions: int = 1,
+        start: StartFrom | Moment = StartFrom.ALL,
+        auto_ack: bool = False,
+    ) -> Batch[T]:
+        """Up to `batch` messages (of up to `partitions` partitions) or items, under a lease. An
+        empty batch if there is nothing, after `wait` seconds. `start` says where a new group
+        begins."""
+        pop = Pop(
+            queue=self.name,
+            partition=self.partition_name,
+            group=group,
+            batch=batch,
+            partitions=partitions,
+            lease_seconds=to_seconds(lease),
+            auto_ack=auto_ack,
+            start=to_start(start),
+            consumer=self._client.name,
+        )
+        popped = await self._client.link.pop(pop, wait)
+        return Batch(self._client.link, popped, self._kind, group)
+
+    async def messages(
+        self,
+        *,
+        group: str = DEFAULT_GROUP,
+        batch: int = 1,
+        lease: Duration | None = None,
+        start: StartFrom | Moment = StartFrom.ALL,
+    ) -> AsyncIterator[Received[T]]:
+        """Messages as they come, for ever. One that has no answer when the next is asked for is
+        done; when the loop is left, what has none is given back."""
+        while True:
+            popped = await self.pop(
+                batch, group=group, wait=LONGEST_WAIT_SECONDS, lease=lease, start=start
+            )
+            try:
+                for message in popped:
+                    yield message
+                    if not message.answered:
+                        await message.ack()
+            finally:
+                await popped.release()
+
+    def __aiter__(self) -> AsyncIterator[Received[T]]:
+        return self.messages()
+
+    def consumer(
+        self,
+        handler: Handler,
+        *,
+        group: str = DEFAULT_GROUP,
+        batch: int = 1,
+        concurrency: int = 1,
+        each: bool = True,
+        lease: Duration | None = None,
+        partitions: int = 1,
+        start: StartFrom | Moment = StartFrom.ALL,
+        on_error: Callable[[BaseException], None] | None = None,
+    ) -> Consumer[T]:
+        """Calls `handler` with every message (or with each batch, if not `each`), in up to
+        `concurrency` at a time. What it returns from is acked, what it raises from has failed.
+        A plain function runs in a thread. See `Consumer` for starting and stopping it."""
+
+        async def pop(wait: float) -> Batch[T]:
+            return await self.pop(
+                batch, group=group, wait=wait, lease=lease, partitions=partitions, start=start
+            )
+
+        return Consumer(
+            pop,
+            handler,
+            concurrency=concurrency,
+            each=each,
+            lease_seconds=self._lease_seconds(lease),
+            ordered=self._is_ordered,
+            on_error=on_error,
+        )
+
+    async def consume(self, handler: Handler, **options: Any) -> None:
+        """`consumer(…)`, run until it is cancelled."""
+        await self.consumer(handler, **options).run()
+
+    def _lease_seconds(self, lease: Duration | None) -> Callable[[], Awaitable[float]]:
+        async def find() -> float:
+            given = to_seconds(lease)
+            if given is not None:
+                return given
+            try:
+                return (await self.info()).options.lease_time
+            except NotFoundError:
+                return QueueOptions().lease_time
+
+        return find
+
+    async def _is_ordered(self) -> bool:
+        try:
+            return (await self.info()).kind is QueueKind.ORDERED
+        except NotFoundError:
+            return True
+
+    # --- the queue itself ------------------------------------------------------------------
+
+    async def configure(
+        self,
+        *,
+        kind: QueueKind | str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        **options: Any,
+    ) -> Queue:
+        """Make it, or change the options that are named (`lease_time=60, retry_limit=5`)."""
+        return await self._client.admin.configure(
+            self.name,
+            kind=None if kind is None else QueueKind(kind),
+            namespace=namespace,
+            task=task,
+            options=options,
+        )
+
+    async def info(self) -> Queue:
+        return await self._client.admin.get_queue(self.name)
+
+    async def stats(self) -> QueueStats:
+        [stats] = (await self._client.admin.queue_stats(queue=self.name)).rows
+        return stats
+
+    async def delete(self) -> bool:
+        return await self._client.admin.delete_queue(self.name)
+
+    async def clear(self) -> int:
+        return await self._client.admin.clear_queue(self.name)
+
+    async def pause(self) -> Queue:
+        return await self._client.admin.set_paused(self.name, True)
+
+    async def resume(self) -> Queue:
+        return await self._client.admin.set_paused(self.name, False)
+
+    # --- groups ----------------------------------------------------------------------------
+
+    async def groups(self, *, limit: int = 100, after: str | None = None) -> Page[Group]:
+        return await self._client.admin.list_groups(queue=self.name, limit=limit, after=after)
+
+    async def subscribe(self, group: str, start: StartFrom | Moment = StartFrom.ALL) -> None:
+        """Have a group begin there, before it first pops."""
+        await self._client.admin.subscribe(group, to_start(start), queue=self.name)
+
+    async def seek(
+        self,
+        group: str = DEFAULT_GROUP,
+        *,
+        to: SeekTo | str | None = None,
+        time: Moment | None = None,
+        seq: int | None = None,
+    ) -> int:
+        """Move a group to the `start`, the `end`, a time or a seq; here, or in this handle's
+        partition. Replay is a seek back. Answers how many messages are before it now."""
+        return await self._client.admin.seek(
+            Seek(
+                group=group,
+                queue=self.name,
+                partition=self.partition_name,
+                to=None if to is None else SeekTo(to),
+                time=to_micros(time),
+                seq=seq,
+            )
+        )
+
+    async def delete_group(self, group: str) -> bool:
+        return bool(await self._client.admin.delete_group(group, queue=self.name))
+
+    # --- dead letters ----------------------------------------------------------------------
+
+    async def dead_letters(
+        self, *, group: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[DeadLetter]:
+        return await self._client.admin.list_dead_letters(
+            self._dead(group), limit=limit, after=after
+        )
+
+    async def redrive(
+        self, *, group: str | None = None, ids: list[int] | None = None, to: str | None = None
+    ) -> int:
+        """Put dead letters back, here or into the queue `to`; how many."""
+        which = msgspec.structs.replace(self._dead(group), ids=ids)
+        return await self._client.admin.redrive(which, to=to)
+
+    async def purge(self, *, group: str | None = None, ids: list[int] | None = None) -> int:
+        which = msgspec.structs.replace(self._dead(group), ids=ids)
+        return await self._client.admin.purge_dead_letters(which)
+
+    def _dead(self, group: str | None) -> DeadLetterFilter:
+        return DeadLetterFilter(queue=self.name, partition=self.partition_name, group=group)
+
+    def __repr__(self) -> str:
+        partition = "" if self.partition_name is None else f"/{self.partition_name}"
+        return f"<queue {self.name}{partition}>"

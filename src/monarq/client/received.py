@@ -1,0 +1,250 @@
+"""What a pop gives: messages that can be read and answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar, overload
+
+import msgspec
+
+from monarq.client.link import Link
+from monarq.client.payloads import PayloadType
+from monarq.client.times import Moment, to_micros
+from monarq.clock import SECOND
+from monarq.errors import AlreadyAckedError, MonarqError
+from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Popped, Renew, Trace
+
+T = TypeVar("T")
+
+
+class Received(Generic[T]):
+    """A message or item under a lease. It wants one answer: `ack`, `fail`, `retry`, `release` or
+    `bury`; without one it is delivered again when its lease is over."""
+
+    def __init__(
+        self, link: Link, message: Message, kind: PayloadType[T], lease_id: str | None, group: str
+    ) -> None:
+        self._link = link
+        self._message = message
+        self._kind = kind
+        self.lease_id = lease_id
+        """None if nothing needs an answer, as with `auto_ack`."""
+        self.group = group
+        self.answered = lease_id is None
+
+    @property
+    def id(self) -> str:
+        return self._message.id
+
+    @property
+    def queue(self) -> str:
+        return self._message.queue
+
+    @property
+    def partition(self) -> str:
+        return self._message.partition
+
+    @property
+    def partition_id(self) -> int:
+        return self._message.partition_id
+
+    @property
+    def seq(self) -> int:
+        return self._message.seq
+
+    @property
+    def transaction_id(self) -> str:
+        return self._message.transaction_id
+
+    @property
+    def trace_id(self) -> str | None:
+        return self._message.trace_id
+
+    @property
+    def producer(self) -> str | None:
+        """Who pushed it, as the broker knows it from the token."""
+        return self._message.producer
+
+    @property
+    def attempts(self) -> int:
+        """Which delivery this is, counted from 1."""
+        return self._message.attempts
+
+    @property
+    def max_attempts(self) -> int | None:
+        return self._message.max_attempts
+
+    @property
+    def priority(self) -> int | None:
+        return self._message.priority
+
+    @property
+    def created_at(self) -> datetime:
+        return datetime.fromtimestamp(self._message.created_at / SECOND, UTC)
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        raw = self._message.headers
+        return msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
+
+    @property
+    def data(self) -> bytes:
+        """The payload as it was pushed: JSON."""
+        return self._message.payload
+
+    @property
+    def payload(self) -> T:
+        """The payload in the queue's type; `PayloadError` if it does not fit."""
+        return self._kind.decode(self._message.payload)
+
+    async def ack(self, result: Any = None) -> None:
+        """Done. `result` is kept with an item's attempt."""
+        encoded = None if result is None else msgspec.json.encode(result)
+        await self._answer(self.to_ack(result=encoded))
+
+    async def fail(
+        self, error: str | BaseException = "", *, retry_at: Moment | None = None
+    ) -> None:
+        """Deliver it again after the queue's delay or backoff, or bury it if its attempts are
+        used up."""
+        status = AckStatus.FAILED
+        await self._answer(self.to_ack(status, error=_text(error), retry_at=to_micros(retry_at)))
+
+    async def retry(self, *, at: Moment | None = None) -> None:
+        """As `fail`; an item goes to the tail instead, or waits until `at`."""
+        await self._answer(self.to_ack(AckStatus.RETRY, retry_at=to_micros(at)))
+
+    async def release(self) -> None:
+        """Give it back as if it had never been delivered."""
+        await self._answer(self.to_ack(AckStatus.RELEASE))
+
+    async def bury(self, error: str | BaseException = "") -> None:
+        """To the dead letters, now."""
+        await self._answer(self.to_ack(AckStatus.DEAD, error=_text(error)))
+
+    async def renew(self, seconds: float) -> datetime:
+        """Have the lease (of all that came with this message) last that long from now."""
+        renewed = await self._link.renew(Renew(self._lease(), seconds))
+        return datetime.fromtimestamp(renewed.expires_at / SECOND, UTC)
+
+    async def trace(self, event: str, data: Any = None, *, names: Sequence[str] = ()) -> None:
+        """Note something about this message, to be found by it and by each of `names`."""
+        await self._link.admin.add_trace(
+            Trace(
+                partition_id=self.partition_id,
+                transaction_id=self.transaction_id,
+                event_type=event,
+                data=msgspec.json.encode(data),
+                names=list(names),
+            )
+        )
+
+    def to_ack(
+        self,
+        status: AckStatus = AckStatus.COMPLETED,
+        *,
+        error: str | None = None,
+        retry_at: int | None = None,
+        result: bytes | None = None,
+    ) -> Ack:
+        """The answer as a request, for a transaction or a batch of answers."""
+        return Ack(
+            status=status,
+            transaction_id=self.transaction_id,
+            partition_id=self.partition_id,
+            lease_id=self._lease(),
+            group=self.group,
+            error=error,
+            retry_at=retry_at,
+            result=result,
+        )
+
+    async def _answer(self, ack: Ack) -> Acked:
+        if self.answered:
+            raise AlreadyAckedError(f"message {self.id} has its answer already")
+        [outcome] = await self._link.ack([ack])
+        if isinstance(outcome, MonarqError):
+            raise outcome
+        self.answered = True
+        return outcome
+
+    def _lease(self) -> str:
+        if self.lease_id is None:
+            raise AlreadyAckedError(f"message {self.id} was acked when it was popped")
+        return self.lease_id
+
+    def __repr__(self) -> str:
+        return f"<{self.queue}/{self.partition} {self.id}, attempt {self.attempts}>"
+
+
+class Batch(Sequence[Received[T]]):
+    """What one pop gave, in order. All of it can be answered at once."""
+
+    def __init__(self, link: Link, popped: Popped, kind: PayloadType[T], group: str) -> None:
+        self._link = link
+        self.lease_id = popped.lease_id
+        self.group = group or DEFAULT_GROUP
+        self._messages = [
+            Received(link, message, kind, popped.lease_id, self.group)
+            for message in popped.messages
+        ]
+
+    @overload
+    def __getitem__(self, index: int) -> Received[T]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Received[T]]: ...
+
+    def __getitem__(self, index: int | slice) -> Received[T] | list[Received[T]]:
+        return self._messages[index]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Received[T]]:
+        return iter(self._messages)
+
+    @property
+    def unanswered(self) -> list[Received[T]]:
+        return [message for message in self._messages if not message.answered]
+
+    async def ack(self) -> None:
+        """All that has no answer yet is done."""
+        await self._answer(AckStatus.COMPLETED)
+
+    async def fail(self, error: str | BaseException = "") -> None:
+        await self._answer(AckStatus.FAILED, _text(error))
+
+    async def release(self) -> None:
+        await self._answer(AckStatus.RELEASE)
+
+    async def renew(self, seconds: float) -> None:
+        if self.lease_id is not None:
+            await self._link.renew(Renew(self.lease_id, seconds))
+
+    async def _answer(self, status: AckStatus, error: str | None = None) -> None:
+        left = self.unanswered
+        if not left:
+            return
+        if len(left) == len(self._messages):
+            acks = [Ack(status=status, lease_id=self.lease_id, group=self.group, error=error)]
+        else:
+            acks = [message.to_ack(status, error=error) for message in left]
+        outcomes = await self._link.ack(acks)
+        failure = next((each for each in outcomes if isinstance(each, MonarqError)), None)
+        if len(acks) == len(left):
+            for message, outcome in zip(left, outcomes, strict=True):
+                message.answered = not isinstance(outcome, MonarqError)
+        elif failure is None:
+            for message in left:
+                message.answered = True
+        if failure is not None:
+            raise failure
+
+
+def _text(error: str | BaseException) -> str | None:
+    if isinstance(error, BaseException):
+        said = str(error)
+        return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return error or None

@@ -1,0 +1,41 @@
+"""Points in time and durations, as people write them, and as the model counts them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from monarq.clock import SECOND
+from monarq.errors import InvalidRequestError
+from monarq.model import StartFrom
+
+Moment: TypeAlias = datetime | float
+"""A datetime with a time zone, or seconds since the epoch."""
+
+Duration: TypeAlias = timedelta | float
+"""A timedelta, or seconds."""
+
+
+def to_micros(moment: Moment | None) -> int | None:
+    if moment is None:
+        return None
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise InvalidRequestError(
+                f"{moment} has no time zone: use datetime.now(UTC), or seconds since the epoch"
+            )
+        moment = moment.timestamp()
+    return round(moment * SECOND)
+
+
+def to_seconds(duration: Duration | None) -> float | None:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
+def to_start(start: StartFrom | Moment | str) -> StartFrom | int:
+    """Where a group begins."""
+    if isinstance(start, str):
+        return StartFrom(start)
+    micros = to_micros(start)
+    assert micros is not None
+    return micros

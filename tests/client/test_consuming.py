@@ -1,0 +1,209 @@
+"""Consuming with handlers."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from monarq.client.async_client import AsyncClient
+from monarq.client.received import Batch, Received
+from monarq.errors import InvalidRequestError
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await asyncio.sleep(0.005)
+
+
+async def test_every_message_is_handled_and_acked(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(50))
+    seen: list[int] = []
+
+    async def handle(message: Received[int]) -> None:
+        seen.append(message.payload)
+
+    async with queue.consumer(handle, batch=7) as consumer:
+        await until(lambda: consumer.handled == 50)
+    assert seen == list(range(50))
+    assert (await queue.stats()).completed == 50
+
+
+async def test_a_plain_function_runs_in_a_thread(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push(1)
+    threads: list[str] = []
+
+    async with queue.consumer(lambda _: threads.append(threading.current_thread().name)):
+        await until(lambda: bool(threads))
+    assert threads[0].startswith("monarq-consumer")
+
+
+async def test_messages_are_handled_at_the_same_time_up_to_the_concurrency(
+    mq: AsyncClient,
+) -> None:
+    queue = mq.queue("q")
+    for number in range(6):
+        await queue.partition(f"p{number}").push(number)
+    running = most = 0
+    go_on = asyncio.Event()
+
+    async def handle(_: Received[int]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 3:
+            go_on.set()
+        await go_on.wait()
+        running -= 1
+
+    async with queue.consumer(handle, concurrency=3) as consumer:
+        await until(lambda: consumer.handled == 6)
+    assert most == 3
+
+
+async def test_what_fails_is_retried_before_anything_behind_it(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.configure(retry_delay=0, retry_limit=5)
+    await queue.push_many("abc")
+    seen: list[str] = []
+
+    async def handle(message: Received[str]) -> None:
+        seen.append(message.payload)
+        if message.payload == "b" and message.attempts < 3:
+            raise RuntimeError("not yet")
+
+    errors: list[BaseException] = []
+    async with queue.consumer(handle, batch=10, on_error=errors.append) as consumer:
+        await until(lambda: consumer.handled == 3)
+    assert seen == ["a", "b", "b", "b", "c"]
+    assert [str(error) for error in errors] == ["not yet"] * 2
+
+
+async def test_an_item_that_fails_does_not_hold_up_the_others(mq: AsyncClient) -> None:
+    queue = mq.queue("w")
+    await queue.configure(kind="work", backoff_base=100)
+    await queue.push_many("abc")
+    seen: list[str] = []
+
+    async def handle(message: Received[str]) -> None:
+        seen.append(message.payload)
+        if message.payload == "a":
+            raise RuntimeError
+
+    async with queue.consumer(handle, batch=10) as consumer:
+        await until(lambda: consumer.handled == 2)
+    assert seen == ["a", "b", "c"]
+    assert (await queue.stats()).states["scheduled"] == 1
+
+
+async def test_a_batch_handler_gets_whole_batches(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(10))
+    sizes: list[int] = []
+
+    async def handle(batch: Batch[int]) -> None:
+        sizes.append(len(batch))
+
+    async with queue.consumer(handle, batch=5, each=False) as consumer:
+        await until(lambda: consumer.handled == 10)
+    assert sizes == [5, 5]
+
+
+async def test_a_handler_may_answer_by_itself(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(2))
+
+    async def handle(message: Received[int]) -> None:
+        if message.payload == 0:
+            await message.bury("no")
+
+    async with queue.consumer(handle, batch=2) as consumer:
+        await until(lambda: consumer.handled == 2)
+    stats = await queue.stats()
+    assert (stats.dead, stats.completed) == (1, 1)
+
+
+async def test_a_lease_is_renewed_while_a_handler_runs(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push(1)
+    finished: list[int] = []
+
+    async def handle(message: Received[int]) -> None:
+        await asyncio.sleep(1.5)
+        finished.append(message.attempts)
+
+    async with queue.consumer(handle, lease=0.6, concurrency=2) as consumer:
+        await until(lambda: consumer.handled == 1)
+    assert finished == [1]
+    assert (await queue.stats()).completed == 1
+
+
+async def test_stopping_finishes_what_runs_and_gives_back_the_rest(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(3))
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Received[int]) -> None:
+        started.set()
+        await go_on.wait()
+
+    consumer = queue.consumer(handle, batch=3)
+    async with consumer:
+        await started.wait()
+        stopping = asyncio.ensure_future(consumer.stop())
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        go_on.set()
+        await stopping
+    left = await queue.pop(3)
+    assert [(message.payload, message.attempts) for message in left] == [(1, 1), (2, 1)]
+
+
+async def test_stopping_while_it_waits_leases_nothing(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    consumer = queue.consumer(lambda _: None)
+    async with consumer:
+        await asyncio.sleep(0.05)
+    await queue.push(1)
+    assert len(await queue.pop()) == 1
+
+
+async def test_cancelling_gives_the_message_back(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push(1)
+    started = asyncio.Event()
+
+    async def handle(_: Received[int]) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.ensure_future(queue.consume(handle))
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    [message] = await queue.pop(wait=5)
+    assert message.attempts == 1
+
+
+async def test_what_cannot_pass_by_itself_ends_the_consumer(mq: AsyncClient) -> None:
+    with pytest.raises(InvalidRequestError):
+        await mq.queue("q").consume(lambda _: None, batch=-1)
+
+
+async def test_a_loop_over_a_queue_acks_what_it_went_past(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(5))
+    seen = []
+    messages = queue.messages(batch=3)
+    async for message in messages:
+        seen.append(message.payload)
+        if message.payload == 3:
+            break
+    await messages.aclose()  # type: ignore[attr-defined]
+    assert seen == [0, 1, 2, 3]
+    assert (await queue.stats()).completed == 3
+    assert [message.payload for message in await queue.pop(5, wait=5)] == [3, 4]

@@ -1,0 +1,129 @@
+"""The synchronous client is the asynchronous one."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from monarq.client.client import Client
+from monarq.client.sync_received import SyncBatch, SyncReceived
+from monarq.errors import NotFoundError, StoreUnavailableError
+
+
+@pytest.fixture
+def mq(tmp_path: Path) -> Iterator[Client]:
+    with Client(f"sqlite:///{tmp_path}/mq.db") as client:
+        yield client
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_push_pop_and_ack(mq: Client) -> None:
+    queue = mq.queue("orders").partition("c-42")
+    queue.push({"n": 1}, transaction_id="t")
+    [message] = queue.pop()
+    assert (message.payload, message.transaction_id, message.attempts) == ({"n": 1}, "t", 1)
+    message.ack()
+    assert not queue.pop()
+    assert queue.stats().completed == 1
+
+
+def test_a_transaction(mq: Client) -> None:
+    mq.queue("a").push(1)
+    [message] = mq.queue("a").pop()
+    with mq.transaction() as tx:
+        tx.ack(message)
+        tx.push(mq.queue("b"), 2)
+    assert len(tx.results) == 2
+    assert [each.payload for each in mq.queue("b").pop()] == [2]
+
+
+def test_a_consumer_runs_inside_its_block(mq: Client) -> None:
+    queue = mq.queue("q")
+    queue.push_many(range(10))
+    seen: list[int] = []
+
+    def handle(message: SyncReceived[int]) -> None:
+        seen.append(message.payload)
+        message.trace("handled")
+
+    with queue.consumer(handle, batch=4) as consumer:
+        until(lambda: consumer.handled == 10)
+    assert seen == list(range(10))
+
+
+def test_a_batch_handler(mq: Client) -> None:
+    queue = mq.queue("q")
+    queue.push_many(range(4))
+    sizes: list[int] = []
+
+    def handle(batch: SyncBatch[int]) -> None:
+        sizes.append(len(batch))
+        batch[0].bury("first")
+
+    with queue.consumer(handle, each=False, batch=4) as consumer:
+        until(lambda: consumer.handled == 4)
+    assert sizes == [4]
+    assert queue.stats().dead == 1
+
+
+def test_a_buffer(mq: Client) -> None:
+    with mq.queue("q").buffer(max_count=10) as buffer:
+        for number in range(25):
+            buffer.add(number)
+    assert buffer.sent == 25
+    assert [message.payload for message in mq.queue("q").pop(100)] == list(range(25))
+
+
+def test_a_loop_over_a_queue(mq: Client) -> None:
+    queue = mq.queue("q")
+    queue.push_many("ab")
+    messages = iter(queue)
+    assert [next(messages).payload for _ in range(2)] == ["a", "b"]
+    messages.close()  # type: ignore[attr-defined]
+    assert queue.stats().completed == 1
+
+
+def test_threads_share_a_client(mq: Client) -> None:
+    def push() -> None:
+        for number in range(20):
+            mq.queue("q").push(number)
+
+    threads = [threading.Thread(target=push) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert mq.queue("q").stats().pushed == 100
+
+
+def test_everything_else_goes_by_the_contracts_names(mq: Client) -> None:
+    mq.queue("q").push(1)
+    assert [queue.name for queue in mq.admin.list_queues().rows] == ["q"]
+    with pytest.raises(NotFoundError):
+        mq.admin.get_queue("missing")
+    with pytest.raises(AttributeError):
+        mq.admin.no_such_call()
+
+
+def test_a_closed_client_says_so(tmp_path: Path) -> None:
+    mq = Client(f"sqlite:///{tmp_path}/mq.db")
+    mq.close()
+    mq.close()
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        mq.queue("q").push(1)
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    (tmp_path / "no.db").write_text("this is not a database, and far too short to be one")
+    with pytest.raises(Exception, match=r"."):
+        Client(f"sqlite:///{tmp_path}/no.db")
+    until(lambda: threading.active_count() <= before)
