@@ -65,7 +65,7 @@ class JsonFormatter(logging.Formatter):
         try:
             return _encoder.encode(line).decode()
         except (TypeError, ValueError, UnicodeError):  # lone surrogates, say
-            plain = {str(name): repr(value) for name, value in line.items()}
+            plain = {str(name): _encodable(str(value)) for name, value in line.items()}
             return _encoder.encode(plain).decode()
 
 
@@ -95,6 +95,10 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 def _time(record: logging.LogRecord) -> str:
     at = datetime.fromtimestamp(record.created, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _cell(value: Any) -> str:
