@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from monarq.model import MAX_BATCH
-from monarq.wire.fields import Label, Name
+from monarq.wire.fields import Name
+from monarq.wire.shown import LabelFilter
 
 
 class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -27,8 +28,8 @@ class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     consumer: Annotated[Name, Meta(description="who consumes, for the logs of deliveries")] | (
         None
     ) = None
-    namespace: Label | None = None
-    task: Label | None = None
+    namespace: LabelFilter | None = None
+    task: LabelFilter | None = None
     autopilot: Annotated[
         bool, Meta(description="let the broker choose `batch` and `partitions`")
     ] = False

@@ -35,6 +35,16 @@ NameFilter = Annotated[
     ),
 ]
 
+LabelFilter = Annotated[
+    str,
+    Meta(
+        max_length=MAX_NAME_LENGTH,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
+        description="at most 255 characters, no control characters",
+    ),
+]
+"""A name that may be left empty."""
+
 PartitionIdText = Annotated[
     str, Meta(pattern="^[1-9][0-9]{0,17}$", description="a number, as text")
 ]

@@ -6,14 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, field
 
-from monarq.wire.fields import Name, PartitionId
+from monarq.wire.fields import Name
 from monarq.wire.paging import PageAnswer, PageQuery
 from monarq.wire.shown import NameFilter, PartitionIdText, TimeFilter, TimeText
 
 
 class TraceBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     transaction_id: Name
-    partition_id: PartitionId
+    partition_id: PartitionIdText | Annotated[int, Meta(ge=1, lt=10**18)]
     data: Annotated[Raw, Meta(description="any JSON value, 1 MiB at most")]
     event_type: Name | None = None
     """`info` if it is left out."""
