@@ -109,8 +109,6 @@ def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
                 values.setdefault(name, []).append(value)
             elif name in values:
                 raise InvalidRequestError(f"{name} is given twice")
-            elif name in nullable and value.lower() == "null":
-                raise InvalidRequestError(f"{name}: {value!r} is no value; leave it out")
             elif value.lower() == "null" and name not in texts:
                 # The decoder would take it for a value that was left out.
                 raise InvalidRequestError(f"{name} must not be null")
@@ -139,22 +137,6 @@ def _holds(kind: Any, wanted: type) -> bool:
         return any(isinstance(value, wanted) for value in typing.get_args(kind))
     kind = origin or kind
     return isinstance(kind, type) and issubclass(kind, wanted)
-
-
-def _is_nullable(kind: Any) -> bool:
-    """Whether None is a value of it, and text is not."""
-    types = [typing.get_args(part)[0] if _is_annotated(part) else part for part in _parts(kind)]
-    return type(None) in types and str not in types
-
-
-def _parts(kind: Any) -> tuple[Any, ...]:
-    if typing.get_origin(kind) in (typing.Union, UnionType):
-        return typing.get_args(kind)
-    return (kind,)
-
-
-def _is_annotated(kind: Any) -> bool:
-    return typing.get_origin(kind) is typing.Annotated
 
 
 def split_query(query: str) -> list[tuple[str, str]]:
