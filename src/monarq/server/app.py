@@ -207,6 +207,7 @@ class Application:
                 principal,
                 peer,
                 found.raw_query,
+                len(body),
             ),
         )
 

@@ -47,6 +47,8 @@ class Request:
     principal: Principal
     peer: str
     raw_query: str = ""
+    size: int = 0
+    """Bytes of the body."""
 
 
 class Response(Struct, frozen=True):

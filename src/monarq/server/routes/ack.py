@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -57,6 +58,7 @@ def ack_request(body: AckBody, group: str | None) -> Ack:
     )
 
 
+@lru_cache(maxsize=4096)
 def partition_number(given: str | int) -> int:
     """Partition ids are text to the outside; one that cannot be ours names no partition."""
     if isinstance(given, int):
@@ -122,7 +124,7 @@ _decode_one = body_decoder(AckBody)
 class _Batch(Struct):
     """A decoded batch: each ack, or why it cannot be read."""
 
-    acks: list[AckBody | InvalidRequestError]
+    acks: Sequence[AckBody | InvalidRequestError]
     consumer_group: str | None
 
 
@@ -131,9 +133,7 @@ def decode_batch(body: bytes) -> _Batch:
     each ack is decoded alone."""
     try:
         read: AckBatchBody = _decode_batch(body)
-        given: list[AckBody | InvalidRequestError] | None = (
-            None if read.acknowledgments is None else [*read.acknowledgments]
-        )
+        given: Sequence[AckBody | InvalidRequestError] | None = read.acknowledgments
     except InvalidRequestError:
         envelope: _Envelope = _decode_envelope(body)
         acks = envelope.acknowledgments

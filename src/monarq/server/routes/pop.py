@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from monarq.errors import InvalidRequestError
 from monarq.model import DEFAULT_GROUP, Pop, Popped, StartFrom
@@ -21,36 +21,70 @@ from monarq.wire.pop import Autopilot, PopAnswer, PopQuery
 MAX_WAIT_SECONDS = 3_600.0
 _AUTOPILOT = Autopilot(batch=200, partitions=10)
 _NOTHING = Response(204)
+_KNOWN_MAX = 1_024
+
+
+class _Asked:
+    """What a target asks for; made once for all requests with the same one."""
+
+    __slots__ = ("autopilot", "group", "path", "pop", "query", "wait_seconds")
+
+    def __init__(self, path: dict[str, str], query: PopQuery) -> None:
+        if query.conflation:
+            raise InvalidRequestError("conflation is not supported: every message is delivered")
+        self.path = path
+        self.query = query
+        self.group = query.consumer_group or DEFAULT_GROUP
+        self.autopilot = chosen = _chosen(query)
+        batch, partitions = (1, 1) if chosen is UNSET else (chosen.batch, chosen.partitions)
+        queue = path.get("queue")
+        self.pop = Pop(
+            queue=queue,
+            partition=path.get("partition"),
+            # Queen's clients name them with a queue too, where they mean nothing.
+            namespace=(query.namespace or None) if queue is None else None,
+            task=(query.task or None) if queue is None else None,
+            group=self.group,
+            batch=query.batch or batch,
+            partitions=query.partitions or partitions,
+            lease_seconds=query.lease_time,
+            auto_ack=query.auto_ack,
+            start=_start(query),
+            consumer=query.consumer,
+        )
+        self.wait_seconds = min(query.timeout / 1_000, MAX_WAIT_SECONDS) if query.wait else 0.0
+
+    def answer(self, popped: Popped) -> Response:
+        if not popped.messages:
+            return _NOTHING
+        return Response(200, popped_answer(popped, self.group, self.autopilot))
+
+
+_known: dict[int, _Asked] = {}
+
+
+def _asked(request: Request) -> _Asked:
+    """The application gives the very same query and path to requests with the same target."""
+    query = request.query
+    found = _known.get(id(query))
+    if found is None or found.query is not query or found.path is not request.path:
+        found = _Asked(request.path, query)
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        _known[id(query)] = found
+    return found
 
 
 def pop(service: Service, request: Request) -> Handled:
-    query: PopQuery = request.query
-    if query.conflation:
-        raise InvalidRequestError("conflation is not supported: every message is delivered")
-    group = query.consumer_group or DEFAULT_GROUP
-    chosen = _chosen(query)
-    batch, partitions = (1, 1) if chosen is UNSET else (chosen.batch, chosen.partitions)
-    queue = request.path.get("queue")
-    asked = Pop(
-        queue=queue,
-        partition=request.path.get("partition"),
-        # Queen's clients name them with a queue too, where they mean nothing.
-        namespace=(query.namespace or None) if queue is None else None,
-        task=(query.task or None) if queue is None else None,
-        group=group,
-        batch=query.batch or batch,
-        partitions=query.partitions or partitions,
-        lease_seconds=query.lease_time,
-        auto_ack=query.auto_ack,
-        start=_start(query),
-        consumer=query.consumer or request.principal.subject,
-    )
-    wait = min(query.timeout / 1_000, MAX_WAIT_SECONDS) if query.wait else 0.0
-    broker = service.broker
+    asked = _asked(request)
+    subject = request.principal.subject
+    wanted = asked.pop
+    if subject is not None and wanted.consumer is None:
+        wanted = structs.replace(wanted, consumer=subject)
     return Pending(
-        broker.submit_pop(asked, wait),
-        partial(_answer, group, chosen),
-        partial(_give_back, service, group),
+        service.broker.submit_pop(wanted, asked.wait_seconds),
+        asked.answer,
+        partial(_give_back, service, asked.group),
     )
 
 
@@ -72,12 +106,6 @@ def _start(query: PopQuery) -> StartFrom | int:
     if query.subscription_from == "now":
         return StartFrom.NEW
     return parse_time(query.subscription_from, "subscriptionFrom")
-
-
-def _answer(group: str, autopilot: Autopilot | UnsetType, popped: Popped) -> Response:
-    if not popped.messages:
-        return _NOTHING
-    return Response(200, popped_answer(popped, group, autopilot))
 
 
 def _give_back(service: Service, group: str, popped: Popped) -> None:

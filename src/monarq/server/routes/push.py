@@ -27,7 +27,7 @@ def push(service: Service, request: Request) -> Handled:
         return Response(201, b"[]")
     asked = push_request(body.items, request)
     if body.buffer_ms is None and body.buffer_max is None:
-        return Pending(service.broker.submit_push(asked), _answer)
+        return Pending(service.broker.submit_push(asked, size=request.size), _answer)
     return _answer(
         service.broker.push_later(
             asked,
