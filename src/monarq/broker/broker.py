@@ -21,8 +21,8 @@ from monarq.broker.inboxes import AckCall, RenewCall, TransactionCall
 from monarq.broker.measures import Measures
 from monarq.broker.parts import Parts
 from monarq.broker.peers import Peers
+from monarq.broker.places import QUEUED, PopCall
 from monarq.broker.pushes import PushCall
-from monarq.broker.waiting import QUEUED, PopCall
 from monarq.clock import Clock, SystemClock, micros
 from monarq.config import Settings
 from monarq.errors import (
@@ -121,7 +121,6 @@ class Broker:
         call.place = None
         call.state = QUEUED
         call.cause = ""
-        call.chained = False
         if self._is_draining:
             return self._refused(call)
         if parts.availability.error is not None:

@@ -34,6 +34,10 @@ class Facts:
             task.add_done_callback(self._tasks.discard)
         return found
 
+    def want(self, queue: str) -> None:
+        """Somebody will want to know soon."""
+        self.get(queue)
+
     def learn(self, queue: Queue) -> None:
         if len(self._known) >= _MOST and queue.name not in self._known:
             del self._known[next(iter(self._known))]

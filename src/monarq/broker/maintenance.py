@@ -41,7 +41,7 @@ class Maintenance:
         """Pops find nothing."""
 
     def start(self) -> None:
-        self._ring()
+        self._alarm = self._alarms.after(REFRESH_SECONDS, self._ring)
 
     async def set(self, push: bool | None, pop: bool | None) -> None:
         """None leaves a switch as it is."""

@@ -30,6 +30,7 @@ from monarq.broker.push_buffer import PushBuffer
 from monarq.broker.pushes import PushCall, PushInbox
 from monarq.broker.signals import Signals
 from monarq.broker.waiting import Waiting
+from monarq.broker.waking import Waking
 from monarq.broker.watched_store import WatchedStore
 from monarq.clock import Clock
 from monarq.config import Settings
@@ -69,8 +70,9 @@ class Parts:
         )
         store, failed = self.availability.get, self.availability.failed
         self.facts = Facts(store)
-        self.waiting = Waiting(alarms, clock.now, self.facts, measures)
-        self.signals = Signals(self.waiting, self.facts)
+        self.waiting = Waiting(alarms, clock.now, measures)
+        self.waking = Waking(self.waiting, self.facts)
+        self.signals = Signals(self.waking, self.facts)
         self.lifecycle = Lifecycle(
             alarms,
             store,
@@ -137,6 +139,7 @@ class Parts:
         )
         self.waiting.on_parked = self.poller.wanted
         self.waiting.on_found = self.poller.found
+        self.waiting.on_opened = self.facts.want
         self.maintenance = Maintenance(alarms, store, self._maintenance_changed, failed)
         self.deferred = Deferred(
             alarms, self._push_deferred, measures, bytes_max=settings.inbox_max_bytes
@@ -247,7 +250,7 @@ class Parts:
         if self.failover is not None:
             self.failover.try_now()
         self.facts.forget()
-        self.waiting.stir_all("store")
+        self.waking.stirred_anywhere("store")
         self.lifecycle.hurry()
         self.maintenance.refresh_soon()
 
@@ -273,14 +276,14 @@ class Parts:
     # --- who is told of what -------------------------------------------------------------------
 
     def _stirred_by_lifecycle(self, queue: str, cause: str) -> None:
-        self.waiting.stirred(queue, cause)
+        self.waking.stirred(queue, cause)
         self._tell_free(queue, None, 1)
 
     def _stirred_by_admin(self, queue: str | None) -> None:
         if queue is None:
-            self.waiting.stir_all("admin")
+            self.waking.stirred_anywhere("admin")
         else:
-            self.waiting.stirred(queue, "admin")
+            self.waking.stirred(queue, "admin")
         self.lifecycle.hurry()
         if self.peers is not None:
             self.peers.notify(NoticeKind.PARTITION_FREE, queue, None, 1)
@@ -306,13 +309,13 @@ class Parts:
         if notice.kind is NoticeKind.SETTINGS_CHANGED:
             self.maintenance.refresh_soon()
         elif notice.queue is None:
-            self.waiting.stir_all("peer")
+            self.waking.stirred_anywhere("peer")
         elif notice.partition is None:
-            self.waiting.stirred(notice.queue, "peer")
+            self.waking.stirred(notice.queue, "peer")
         elif notice.kind is NoticeKind.MESSAGE_AVAILABLE:
-            self.waiting.pushed(notice.queue, {notice.partition: notice.count}, "peer")
+            self.waking.pushed(notice.queue, {notice.partition: notice.count}, "peer")
         else:
-            self.waiting.freed(notice.queue, notice.partition, None, "peer")
+            self.waking.freed(notice.queue, notice.partition, None, "peer")
 
 
 def _store_name(settings: Settings) -> str:

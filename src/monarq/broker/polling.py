@@ -64,6 +64,14 @@ class Poller:
     def found(self) -> None:
         """A look around was worth it."""
         self._interval = self._shortest
+        if self._alarm is not None:
+            self._alarms.cancel(self._alarm)
+            self._alarm = None
+            self.wanted()
+
+    @property
+    def is_asking(self) -> bool:
+        return self._task is not None
 
     def close(self) -> None:
         self._closed = True

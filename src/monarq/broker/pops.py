@@ -8,7 +8,8 @@ from typing import Any
 from monarq.broker.batching import Inbox, Limits, Trip, fail
 from monarq.broker.facts import Facts
 from monarq.broker.measures import Measures
-from monarq.broker.waiting import PopCall, Waiting
+from monarq.broker.places import PopCall
+from monarq.broker.waiting import Waiting
 from monarq.errors import MonarqError, StoreUnavailableError
 from monarq.model import Popped, QueueKind
 from monarq.store.contract import Store

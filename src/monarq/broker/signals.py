@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from monarq.broker.facts import Facts
-from monarq.broker.waiting import Waiting
+from monarq.broker.waking import Waking
 from monarq.errors import MonarqError
 from monarq.model import (
     Ack,
@@ -27,8 +27,8 @@ _ENDS_ITEM = (AckStatus.COMPLETED, AckStatus.DEAD)
 
 
 class Signals:
-    def __init__(self, waiting: Waiting, facts: Facts) -> None:
-        self._waiting = waiting
+    def __init__(self, waking: Waking, facts: Facts) -> None:
+        self._waking = waking
         self._facts = facts
         self.tell_available: Tell | None = None
         """Tells the other brokers of messages."""
@@ -36,8 +36,8 @@ class Signals:
         """Tells them of partitions that are no longer leased."""
 
     def pushed(self, pushes: Sequence[Push], answers: Sequence[Outcome[list[Pushed]]]) -> None:
-        waiting, tell = self._waiting, self.tell_available
-        if not waiting.total and tell is None:
+        waking, tell = self._waking, self.tell_available
+        if not waking.is_anybody_here and tell is None:
             return
         came: dict[str, dict[str, int]] = {}
         for push, answer in zip(pushes, answers, strict=True):
@@ -48,35 +48,35 @@ class Signals:
                     partitions = came.setdefault(item.queue, {})
                     partitions[item.partition] = partitions.get(item.partition, 0) + 1
         for queue, partitions in came.items():
-            waiting.pushed(queue, partitions)
+            waking.pushed(queue, partitions)
             if tell is not None:
                 for partition, count in partitions.items():
                     tell(queue, partition, count)
 
     def acked(self, acks: Sequence[Ack], answers: Sequence[Outcome[Acked]]) -> None:
-        if not self._waiting.total and self.tell_free is None:
+        if not self._waking.is_anybody_here and self.tell_free is None:
             return
         for ack, answer in zip(acks, answers, strict=True):
             if isinstance(answer, Acked) and (answer.lease_released or answer.dead):
                 self._acked(ack, answer)
 
     def _acked(self, ack: Ack, answer: Acked) -> None:
-        waiting, tell, queue = self._waiting, self.tell_free, answer.queue
-        facts = self._facts.get(queue) if waiting.total else None
+        waking, tell, queue = self._waking, self.tell_free, answer.queue
+        facts = self._facts.get(queue) if waking.is_anybody_here else None
         if answer.dead and facts is not None and facts.options.dead_queue:
-            waiting.stirred(facts.options.dead_queue, "free")
+            waking.stirred(facts.options.dead_queue, "free")
             if tell is not None:
                 tell(facts.options.dead_queue, None, answer.dead)
         if not answer.lease_released:
             return
         if facts is not None and facts.kind is QueueKind.WORK:
             if ack.status not in _ENDS_ITEM:
-                waiting.pushed(queue, {answer.partition: answer.count}, "free")
+                waking.pushed(queue, {answer.partition: answer.count}, "free")
         elif ack.transaction_id is None:
             # A whole lease: over how many partitions, and for which group, is not said.
-            waiting.stirred(queue, "free")
+            waking.stirred(queue, "free")
         else:
-            waiting.freed(queue, answer.partition, ack.group)
+            waking.freed(queue, answer.partition, ack.group)
         if tell is not None:
             tell(queue, answer.partition if ack.transaction_id is not None else None, answer.count)
 
