@@ -129,14 +129,11 @@ def _no_query(query: str) -> None:
 
 
 def _holds(kind: Any, wanted: type) -> bool:
-    """Whether a field of this type may hold such a value."""
+    """Whether a field of this type may hold any such value; a choice of texts is no text."""
     origin = typing.get_origin(kind)
     if origin in (typing.Union, UnionType, typing.Annotated):
         return any(_holds(part, wanted) for part in typing.get_args(kind))
-    if origin is typing.Literal:
-        return any(isinstance(value, wanted) for value in typing.get_args(kind))
-    kind = origin or kind
-    return isinstance(kind, type) and issubclass(kind, wanted)
+    return (origin or kind) is wanted
 
 
 def split_query(query: str) -> list[tuple[str, str]]:
