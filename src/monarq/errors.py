@@ -35,6 +35,12 @@ class ConflictError(MonarqError):
     code = "conflict"
 
 
+class CommandsRefusedError(MonarqError):
+    """Shell commands go to queues that run commands, and nothing else does."""
+
+    code = "commands_refused"
+
+
 class QueueFullError(MonarqError):
     """The push would take the queue past its `maxSize`."""
 

@@ -7,6 +7,7 @@ thousand and hold nothing but plain values are no concern of the garbage collect
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Generic, TypeVar
 
@@ -103,6 +104,8 @@ class QueueOptions(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """The largest part of a backoff that may be added to it at random."""
     expire_timeout: Seconds = 0.0
     default_priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 5
+    runs_commands: bool = False
+    """Whether its items are shell commands, for workers to run; chosen when it is made."""
 
 
 class Queue(Struct, frozen=True, rename="camel", kw_only=True):
@@ -167,6 +170,9 @@ class Push(Struct, frozen=True):
 
     items: list[PushItem]
     producer: str | None = None
+    commands: bool = False
+    """Whether the items are shell commands: only queues that run commands take them, and those
+    take nothing else. Whoever sets it has made sure that the caller may."""
 
 
 class Pushed(Struct, frozen=True, gc=False):
@@ -232,7 +238,8 @@ class Message(Struct, frozen=True, gc=False):
 
 
 class Popped(Struct, frozen=True, kw_only=True):
-    messages: list[Message]
+    messages: Sequence[Message]
+    """Read it as one may a list; the store may make messages only when they are looked at."""
     lease_id: str | None = None
     """None where nothing was found, or nothing needs an ack."""
     lease_until: int | None = None

@@ -281,6 +281,7 @@ class BufferFiles:
                 index=index,
                 queues=sorted({item.queue for item in push.items}),
                 producer=push.producer,
+                commands=push.commands,
             )
             by_source.setdefault(record.source, []).append((line, push))
         try:

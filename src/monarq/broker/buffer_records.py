@@ -50,6 +50,7 @@ class _Item(Struct, array_like=True, frozen=True, gc=False):
 class _Push(Struct, array_like=True, frozen=True):
     items: list[_Item]
     producer: str | None = None
+    commands: bool = False
 
 
 class _Body(Struct, array_like=True, frozen=True):
@@ -116,7 +117,11 @@ def encode_entry(entry: Entry, salt: int, cipher: Cipher | None = None) -> bytes
             entry.at,
             entry.attempted,
             [
-                _Push([_Item(*msgspec.structs.astuple(item)) for item in push.items], push.producer)
+                _Push(
+                    [_Item(*msgspec.structs.astuple(item)) for item in push.items],
+                    push.producer,
+                    push.commands,
+                )
                 for push in entry.pushes
             ],
             entry.repeatable,
@@ -143,7 +148,11 @@ def decode_entry(frame: Frame, cipher: Cipher | None = None) -> Entry:
         found.mark,
         found.at,
         [
-            Push([PushItem(*msgspec.structs.astuple(item)) for item in push.items], push.producer)
+            Push(
+                [PushItem(*msgspec.structs.astuple(item)) for item in push.items],
+                push.producer,
+                push.commands,
+            )
             for push in found.pushes
         ],
         found.attempted,

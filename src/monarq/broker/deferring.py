@@ -62,7 +62,7 @@ class Deferred:
             gathering = self._gathering[key] = _Gathering()
             gathering.alarm = self._alarms.after(wait_ms / 1_000, lambda: self._flush(key))
         items = [_named(item) for item in push.items]
-        gathering.pushes.append(Push(items, push.producer))
+        gathering.pushes.append(Push(items, push.producer, push.commands))
         gathering.count += len(items)
         self._bytes += size
         if gathering.count >= max_count:

@@ -221,7 +221,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 def _prepare(push: Push, now: int) -> Push:
     """With all that makes it the same push whenever it is replayed, and however often."""
-    return Push([_prepare_item(item, now) for item in push.items], push.producer)
+    return Push([_prepare_item(item, now) for item in push.items], push.producer, push.commands)
 
 
 def _prepare_item(item: PushItem, now: int) -> PushItem:

@@ -63,6 +63,7 @@ class SetAsidePush(Struct, frozen=True, rename="camel", omit_defaults=True, kw_o
     """Which push of its record it was; with `mark` it tells repeats after a crash."""
     queues: list[str]
     producer: str | None = None
+    commands: bool = False
     items: list[ReadableItem] | None = None
     sealed: str | None = None
 
@@ -161,7 +162,7 @@ def read_poison(path: Path, cipher: Cipher | None = None) -> Iterator[tuple[SetA
             if (line.mark, line.index) in seen:
                 continue
             seen.add((line.mark, line.index))
-            yield line, Push(_items(line, cipher), line.producer)
+            yield line, Push(_items(line, cipher), line.producer, line.commands)
 
 
 def _readable(item: PushItem) -> ReadableItem:

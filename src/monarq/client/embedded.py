@@ -80,7 +80,7 @@ class EmbeddedLink(Link):
         return self.broker.store
 
     async def push(self, push: Push) -> list[Pushed]:
-        return await self.broker.push(Push(push.items, self._subject))
+        return await self.broker.push(Push(push.items, self._subject, push.commands))
 
     async def pop(self, pop: Pop, wait_seconds: float) -> Popped:
         return await self.broker.pop(pop, wait_seconds)

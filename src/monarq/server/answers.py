@@ -26,6 +26,7 @@ STATUSES = {
     "invalid_request": 400,
     "unauthorized": 401,
     "forbidden": 403,
+    "commands_refused": 403,
     "not_found": 404,
     "conflict": 409,
     "lease_invalid": 409,

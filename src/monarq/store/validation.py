@@ -15,7 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from monarq.crypto import SEALED
-from monarq.errors import InvalidRequestError, TransactionFailedError
+from monarq.errors import (
+    CommandsRefusedError,
+    ConflictError,
+    InvalidRequestError,
+    TransactionFailedError,
+)
 from monarq.ids import parse_message_id
 from monarq.model import (
     DEFAULT_PARTITION,
@@ -31,6 +36,8 @@ from monarq.model import (
     Pop,
     Push,
     PushItem,
+    Queue,
+    QueueKind,
     QueueOptions,
     Renew,
     Seek,
@@ -230,6 +237,52 @@ def _check_work_fields(item: PushItem) -> None:
         check_int(item.max_attempts, "maxAttempts", 1, 1_000_000)
     if item.backoff_base is not None:
         check_seconds(item.backoff_base, "backoffBase", low=0, high=1000)
+
+
+def check_commands(queue: Queue | None, commands: bool) -> None:
+    """Whether a push of commands (or of anything else) may go to this queue; None: a new one."""
+    marked = queue is not None and queue.options.runs_commands
+    if marked and not commands:
+        assert queue is not None
+        raise CommandsRefusedError(
+            f"queue {queue.name!r} runs commands: only jobs can be enqueued, by those who may"
+        )
+    if commands and not marked:
+        name = "a new queue" if queue is None else f"queue {queue.name!r}"
+        raise CommandsRefusedError(
+            f"{name} is not marked as one that runs commands: configure one with runsCommands"
+        )
+
+
+def check_mark_of_commands(
+    name: str, kind: QueueKind, old: QueueOptions | None, new: QueueOptions
+) -> None:
+    """Whether a queue may be configured so."""
+    if new.runs_commands and kind is not QueueKind.WORK:
+        raise InvalidRequestError(f"runsCommands is for work queues, and {name!r} is ordered")
+    if old is not None and old.runs_commands != new.runs_commands:
+        raise ConflictError(
+            f"runsCommands of queue {name!r} was chosen when it was made: delete it first, or "
+            "use another one"
+        )
+
+
+def check_dead_queue_of_commands(
+    name: str, marked: bool, dead_queue: str, dead_marked: bool
+) -> None:
+    """What is no command may not become one by dying."""
+    if dead_marked and not marked:
+        raise InvalidRequestError(
+            f"deadQueue {dead_queue!r} runs commands, so queue {name!r} must too"
+        )
+
+
+def check_redrive_of_commands(to: Queue, source: Queue | None) -> None:
+    """What is no command may not become one by being redriven."""
+    if to.options.runs_commands and (source is None or not source.options.runs_commands):
+        raise CommandsRefusedError(
+            f"queue {to.name!r} runs commands: name a queue that does too, to redrive from"
+        )
 
 
 def check_ordered_item(item: PushItem) -> None:

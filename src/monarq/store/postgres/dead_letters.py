@@ -7,10 +7,16 @@ from typing import Any
 
 from monarq.crypto import SEALED, Cipher, open_payload
 from monarq.errors import EncryptionKeyError, NotFoundError
-from monarq.model import DeadLetter, DeadLetterFilter, Page
+from monarq.model import DeadLetter, DeadLetterFilter, Page, Queue
 from monarq.store.paging import place, token
+from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
-from monarq.store.validation import check_dead_letter_filter, check_limit, check_name
+from monarq.store.validation import (
+    check_dead_letter_filter,
+    check_limit,
+    check_name,
+    check_redrive_of_commands,
+)
 
 _MATCHING = """
     from monarq.dead_letters d join monarq.queues q on q.id = d.queue_id
@@ -59,6 +65,13 @@ async def count_dead_letters(database: Database, which: DeadLetterFilter) -> int
     return count
 
 
+async def _queue(database: Database, name: str) -> Queue | None:
+    row = await database.fetchrow(
+        f"select {QUEUE_COLUMNS} from monarq.queues where name = $1", name
+    )
+    return None if row is None else queue_from(row)
+
+
 async def redrive(
     database: Database,
     cipher: Cipher | None,
@@ -70,9 +83,12 @@ async def redrive(
     target = None
     if to is not None:
         check_name(to, "to")
-        target = await database.fetchval("select id from monarq.queues where name = $1", to)
-        if target is None:
+        found = await _queue(database, to)
+        if found is None:
             raise NotFoundError(f"there is no queue {to!r} to redrive to")
+        source = None if which.queue is None else await _queue(database, which.queue)
+        check_redrive_of_commands(found, source)
+        target = found.id
     done = 0
     while done < limit:
         count = min(_STEP, limit - done)

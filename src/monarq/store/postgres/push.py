@@ -25,6 +25,7 @@ from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedErr
 from monarq.store.postgres.push_arguments import Target, item_arguments, message_arguments
 from monarq.store.validation import (
     PushShape,
+    check_commands,
     check_mark,
     check_ordered_item,
     check_push,
@@ -157,6 +158,7 @@ class PushBatch:
         shape = self._shapes[index]
         known = [queues.get(queue) for queue, _ in shape.names]
         for queue in known:
+            check_commands(queue, self.requests[index].commands)
             if queue is not None and queue.options.encryption_enabled and self.cipher is None:
                 raise EncryptionKeyError(
                     f"queue {queue.name!r} is encrypted, and this store was given no key"

@@ -12,7 +12,14 @@ from monarq.model import Page, Queue, QueueKind, QueueOptions, QueueStats
 from monarq.store.paging import place, token
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, Catalog, queue_from
 from monarq.store.postgres.database import Database, Work
-from monarq.store.validation import check_label, check_limit, check_name, option_changes
+from monarq.store.validation import (
+    check_dead_queue_of_commands,
+    check_label,
+    check_limit,
+    check_mark_of_commands,
+    check_name,
+    option_changes,
+)
 
 _CONFIGURING = 0x6D6F6E61727122
 _OPTIONS = QueueOptions.__struct_fields__
@@ -67,17 +74,24 @@ async def _configure(
         raise ConflictError(f"queue {name!r} exists, and is of kind {old.kind}, not {kind}")
     new_kind = old.kind if old is not None else kind or QueueKind.ORDERED
     options = old.options if old is not None else QueueOptions()
+    marked = changes.get("runs_commands", options.runs_commands)
+    check_mark_of_commands(
+        name,
+        new_kind,
+        None if old is None else options,
+        structs.replace(options, runs_commands=marked),
+    )
     if "dead_queue" in changes or "encryption_enabled" in changes:
         sealed = changes.get("encryption_enabled", options.encryption_enabled)
         dead_queue = changes.get("dead_queue", options.dead_queue)
-        await _check_dead_queue(unit, name, new_kind, sealed, dead_queue)
+        await _check_dead_queue(unit, name, new_kind, sealed, marked, dead_queue)
     if old is None:
         return await _insert(unit, name, new_kind, changes)
     return await _update(unit, old, changes)
 
 
 async def _check_dead_queue(
-    unit: Work, name: str, kind: QueueKind, sealed: bool, dead_queue: str
+    unit: Work, name: str, kind: QueueKind, sealed: bool, marked: bool, dead_queue: str
 ) -> None:
     # The dead are moved inside the database, which cannot encrypt them.
     if sealed:
@@ -94,7 +108,8 @@ async def _check_dead_queue(
     if dead_queue == name:
         raise InvalidRequestError(f"queue {name!r} cannot be its own deadQueue")
     row = await unit.fetchrow(
-        "select kind, dead_queue, encryption_enabled from monarq.queues where name = $1",
+        "select kind, dead_queue, encryption_enabled, runs_commands from monarq.queues "
+        "where name = $1",
         dead_queue,
     )
     if row is None:
@@ -106,6 +121,7 @@ async def _check_dead_queue(
             f"deadQueue {dead_queue!r} is encrypted, so {name!r} has to be: switch "
             "encryptionEnabled on for it too"
         )
+    check_dead_queue_of_commands(name, marked, dead_queue, row["runs_commands"])
     if row["dead_queue"]:
         raise InvalidRequestError(
             f"deadQueue {dead_queue!r} has a deadQueue of its own ({row['dead_queue']!r})"

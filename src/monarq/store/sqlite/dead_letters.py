@@ -20,6 +20,7 @@ from monarq.model import (
     Queue,
     QueueKind,
 )
+from monarq.store import validation
 from monarq.store.sqlite import items, paging, segment_log
 from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
 from monarq.store.sqlite.deaths import sealed_for, with_headers
@@ -156,6 +157,9 @@ def forget_letter_of(session: Session, item: WorkItem) -> None:
 
 def redrive(session: Session, which: DeadLetterFilter, to: str | None, limit: int) -> int:
     target = None if to is None else session.queue(to)
+    if target is not None:
+        source = None if which.queue is None else session.find_queue(which.queue)
+        validation.check_redrive_of_commands(target, source)
     condition, values = _matching(session, which)
     rows = session.db.execute(
         f"{_SELECT} where {condition} order by d.id limit ?", (*values, limit)

@@ -105,7 +105,7 @@ class _Pushing:
     def carry_out(self, request: Push) -> list[Pushed]:
         kinds = set(map(_KIND, request.items))
         if len(kinds) == 1 and kinds.pop()[2:] == _PLAIN:
-            target = self._target(request.items[0], [])
+            target = self._target(request.items[0], [], request.commands)
             if not target.is_work:
                 return self._append_plain(request, target)
         return self._append_all(request)
@@ -131,7 +131,7 @@ class _Pushing:
             key = (item.queue, item.partition)
             target = targets.get(key)
             if target is None:
-                target = targets[key] = self._target(item, ids.get(key, []))
+                target = targets[key] = self._target(item, ids.get(key, []), request.commands)
             lane = target.lane
             if target.is_work:
                 validation.check_work_item(item)
@@ -203,9 +203,10 @@ class _Pushing:
         new = NewItem(message, item.priority, run_at, item.max_attempts, item.backoff_base)
         return self._appender.append_item(lane, new)
 
-    def _target(self, item: PushItem, ids: list[str]) -> _Target:
+    def _target(self, item: PushItem, ids: list[str], commands: bool) -> _Target:
         """Where the item goes, and which of these transaction ids are there already."""
         queue = self._session.find_queue(item.queue)
+        validation.check_commands(queue, commands)
         if queue is None:
             validation.check_ordered_item(item)
             queue = self._make_queue(item)

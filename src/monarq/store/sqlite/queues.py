@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError
 from monarq.model import ItemState, Page, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.store import validation
 from monarq.store.sqlite import groups, joining, paging
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.queue_rows import (
@@ -65,12 +66,14 @@ def configure(
     if queue is None:
         chosen = replace(QueueOptions(), **options)
         kind = kind or QueueKind.ORDERED
-        _check_dead_queue(session, name, kind, chosen.dead_queue)
+        _check_dead_queue(session, name, kind, chosen)
         _check_sealing(session, name, chosen)
+        validation.check_mark_of_commands(name, kind, None, chosen)
         return make_queue(session, name, kind, namespace or "", task or "", chosen)
     changed = replace(queue.options, **options)
+    validation.check_mark_of_commands(name, queue.kind, queue.options, changed)
     if changed.dead_queue != queue.options.dead_queue:
-        _check_dead_queue(session, name, queue.kind, changed.dead_queue)
+        _check_dead_queue(session, name, queue.kind, changed)
     _check_sealing(session, name, changed)
     if not options.keys().isdisjoint(("delayed_processing", "window_buffer")):
         _stop_waiting(session, queue)
@@ -101,7 +104,8 @@ def _stop_waiting(session: Session, queue: Queue) -> None:
     )
 
 
-def _check_dead_queue(session: Session, name: str, kind: QueueKind, dead_queue: str) -> None:
+def _check_dead_queue(session: Session, name: str, kind: QueueKind, options: QueueOptions) -> None:
+    dead_queue = options.dead_queue
     if not dead_queue:
         return
     if dead_queue == name:
@@ -113,6 +117,9 @@ def _check_dead_queue(session: Session, name: str, kind: QueueKind, dead_queue: 
         raise InvalidRequestError(
             f"deadQueue {dead_queue!r} is {target.kind}, and {name!r} is {kind}"
         )
+    validation.check_dead_queue_of_commands(
+        name, options.runs_commands, dead_queue, target.options.runs_commands
+    )
     if target.options.dead_queue:
         raise InvalidRequestError(f"deadQueue {dead_queue!r} has a deadQueue of its own")
     if (user := _user_of_dead_queue(session, name)) is not None:

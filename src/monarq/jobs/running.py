@@ -1,0 +1,125 @@
+"""Runs one job: a command in a process, or a task in this one. Knows nothing of leases."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from monarq.jobs.commands import Command, OnOutput, Stream, run_command
+from monarq.jobs.guard import Guard
+from monarq.jobs.job import AttemptResult, CommandJob, TaskJob
+from monarq.jobs.output import BoundedOutput
+
+_TRACEBACK_FRAMES = 20
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """`error` is None if the job succeeded."""
+
+    result: AttemptResult
+    error: str | None = None
+    stopped: bool = False
+    """Ended because the worker stops: it does not count."""
+
+
+class Runnable(Protocol):
+    """A task, as a worker needs it."""
+
+    function: Callable[..., Any]
+    timeout: float | None
+
+
+async def run_command_job(
+    job: CommandJob,
+    *,
+    guard: Guard,
+    stop: asyncio.Event,
+    on_output: OnOutput | None = None,
+    default_timeout: float | None = None,
+) -> Outcome:
+    printed = {Stream.STDOUT: BoundedOutput(), Stream.STDERR: BoundedOutput()}
+
+    def take(stream: Stream, data: bytes) -> None:
+        printed[stream].add(data)
+        if on_output is not None:
+            on_output(stream, data)
+
+    timeout = default_timeout if job.timeout is None else job.timeout
+    command = Command(job.command, job.env, job.cwd, timeout)
+    ended = await run_command(command, take, guard=guard, stop=stop)
+    error = ended.error
+    if error is not None:
+        last = printed[Stream.STDERR].text.strip().rpartition("\n")[2]
+        error = f"{error}: {last[:500]}" if last and not ended.timed_out else error
+    return Outcome(
+        result=AttemptResult(
+            seconds=round(ended.seconds, 6),
+            exit_code=ended.exit_code,
+            stdout=printed[Stream.STDOUT].text,
+            stderr=printed[Stream.STDERR].text,
+            timed_out=ended.timed_out,
+        ),
+        error=error,
+        stopped=ended.stopped,
+    )
+
+
+async def run_task_job(
+    job: TaskJob, tasks: Mapping[str, Runnable], *, threads: Executor | None = None
+) -> Outcome:
+    """An `async def` runs on this loop, a plain function in a thread; such a thread cannot be
+    ended, so a time-out gives the job up and leaves the thread to itself."""
+    started = time.perf_counter()
+    task = tasks.get(job.task)
+    if task is None:
+        known = ", ".join(sorted(tasks)) or "none"
+        return Outcome(
+            result=AttemptResult(seconds=0.0),
+            error=f"this worker knows no task {job.task!r} (it knows {known})",
+        )
+    timeout = job.timeout if job.timeout is not None else task.timeout
+    try:
+        async with asyncio.timeout(timeout):
+            value = await _call(task.function, job, threads)
+        encoded = msgspec.to_builtins(value)
+    except TimeoutError as error:
+        seconds = time.perf_counter() - started
+        if timeout is None or seconds < timeout:
+            return _failed(error, seconds)
+        return Outcome(
+            result=AttemptResult(seconds=round(seconds, 6), timed_out=True),
+            error=f"timed out after {timeout:g} s",
+        )
+    except Exception as error:  # noqa: BLE001 - whatever a task raises is its failure
+        return _failed(error, time.perf_counter() - started)
+    return Outcome(
+        result=AttemptResult(seconds=round(time.perf_counter() - started, 6), value=encoded)
+    )
+
+
+async def _call(function: Callable[..., Any], job: TaskJob, threads: Executor | None) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*job.args, **job.kwargs)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(threads, lambda: function(*job.args, **job.kwargs))
+
+
+def _failed(error: BaseException, seconds: float) -> Outcome:
+    lines = traceback.format_exception(error, limit=-_TRACEBACK_FRAMES)
+    said = ""
+    with contextlib.suppress(Exception):
+        said = str(error)
+    name = type(error).__name__
+    return Outcome(
+        result=AttemptResult(seconds=round(seconds, 6), traceback="".join(lines)),
+        error=f"{name}: {said}" if said else name,
+    )

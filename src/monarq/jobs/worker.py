@@ -1,0 +1,367 @@
+"""A worker: leases jobs, runs them, and answers, until it is told to stop.
+
+One process of the operating system. Never two workers run one job: a lease that is lost ends what
+runs under it, and an answer under it changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from monarq.client.async_client import AsyncClient
+from monarq.client.consuming import PASSING
+from monarq.clock import Clock, SystemClock
+from monarq.errors import InvalidRequestError, LeaseError, MonarqError, NotFoundError
+from monarq.jobs.guard import Guard
+from monarq.jobs.job import CommandJob, TaskJob, read_job
+from monarq.jobs.leases import Leases
+from monarq.jobs.live_output import LiveOutput
+from monarq.jobs.presence import Presence, RunningJob, new_worker_id
+from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
+from monarq.model import Ack, AckStatus, Message, Pop, Popped, QueueKind
+from monarq.times import iso
+
+log = logging.getLogger("monarq.worker")
+
+LEASE_SECONDS = 30.0
+RENEW_SECONDS = 5.0
+_WAIT_SECONDS = 20.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+#: Tasks that one call leases at most.
+_MOST_AT_ONCE = 100
+
+
+class Worker:
+    """`run` it; `stop` lets it finish what it has begun, `stop_now` ends that too and gives it
+    back. With `burst` it ends by itself when there is nothing to do."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        queues: Sequence[str],
+        *,
+        tasks: Mapping[str, Runnable] | None = None,
+        concurrency: int = 1,
+        burst: bool = False,
+        worker_id: str | None = None,
+        default_timeout: float | None = None,
+        clock: Clock | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+        renew_seconds: float = RENEW_SECONDS,
+    ) -> None:
+        if not queues:
+            raise InvalidRequestError("a worker needs a queue to work on")
+        self.id = worker_id or new_worker_id()
+        self._link = client.link
+        self._queues = list(queues)
+        self._tasks = tasks or {}
+        self._concurrency = concurrency
+        self._burst = burst
+        self._default_timeout = default_timeout
+        self._clock = clock or SystemClock()
+        self._lease_seconds = lease_seconds
+        self._leases = Leases(client.link, lease_seconds=lease_seconds, renew_seconds=renew_seconds)
+        self.presence = Presence(
+            client.link,
+            self.id,
+            queues=self._queues,
+            concurrency=concurrency,
+            clock=self._clock,
+            on_stop=self.stop,
+        )
+        self._stopping = asyncio.Event()
+        self._stopping_now = asyncio.Event()
+        self._room = asyncio.Event()
+        """Set when a job has ended."""
+        self._running: set[asyncio.Task[None]] = set()
+        self._runs_commands: dict[str, bool] = {}
+        self._guard: Guard | None = None
+        self._threads = ThreadPoolExecutor(concurrency, "monarq-task")
+
+    def stop(self) -> None:
+        if not self._stopping.is_set():
+            log.info("worker %s stops when its jobs are done", self.id)
+            self.presence.state = "stopping"
+            self._stopping.set()
+
+    def stop_now(self) -> None:
+        self.stop()
+        self._stopping_now.set()
+
+    async def run(self) -> None:
+        self._guard = await asyncio.to_thread(Guard)
+        await self.presence.tell()
+        keepers = [
+            asyncio.create_task(self._leases.keep()),
+            asyncio.create_task(self.presence.keep()),
+        ]
+        try:
+            await self._work()
+            if self._running:
+                await asyncio.wait(self._running)
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            for task in self._running:
+                task.cancel()
+            self._guard.close()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self.presence.state = "stopped"
+            await self.presence.tell()
+            await self.presence.forget_stop()
+
+    # --- finding work ------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        pause = 0.0
+        while not self._stopping.is_set():
+            if len(self._running) >= self._concurrency:
+                await self._unless_stopped(self._room.wait())
+                continue
+            try:
+                found = await self._look()
+                pause = 0.0
+            except PASSING as error:
+                pause = min(max(2 * pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+                log.warning("no work to be had, trying again in %.1f s: %s", pause, error)
+                await self._unless_stopped(asyncio.sleep(pause * random.uniform(0.5, 1.0)))
+                continue
+            if len(self._running) >= self._concurrency:
+                self._room.clear()
+            if self._burst and not found:
+                if not self._running:
+                    return
+                await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _look(self) -> int:
+        """Start what is found; how many. Only as many as there is room for are leased."""
+        for queue in self._queues:
+            popped = await self._pop(queue, 0.0)
+            if popped.messages:
+                return await self._begin(queue, popped)
+        return 0 if self._burst else await self._wait_for_any()
+
+    async def _wait_for_any(self) -> int:
+        """Wait on all queues at once; the first to give something is worked on."""
+        waiting = {
+            asyncio.create_task(self._pop(queue, _WAIT_SECONDS)): queue for queue in self._queues
+        }
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({*waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            for task in waiting:
+                task.cancel()
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+        started = 0
+        for queue, result in zip(waiting.values(), results, strict=True):
+            if isinstance(result, MonarqError):
+                raise result
+            if isinstance(result, BaseException) or not result.messages:
+                continue
+            if started:
+                await self._give_back(result)
+            else:
+                started = await self._begin(queue, result)
+        return started
+
+    async def _pop(self, queue: str, wait_seconds: float) -> Popped:
+        # A command has a lease of its own, so that cancelling it is noticed; tasks share one.
+        batch = 1
+        if not await self._is_for_commands(queue):
+            batch = min(self._concurrency - len(self._running), _MOST_AT_ONCE)
+        return await self._link.pop(
+            Pop(queue=queue, batch=batch, lease_seconds=self._lease_seconds, consumer=self.id),
+            wait_seconds,
+        )
+
+    async def _begin(self, queue: str, popped: Popped) -> int:
+        assert popped.lease_id is not None
+        commands = await self._is_for_commands(queue)
+        lease = _Lease(self._leases, popped.lease_id, len(popped.messages))
+        for message in popped.messages:
+            task = asyncio.create_task(self._run(message, lease, commands))
+            self._running.add(task)
+            task.add_done_callback(self._finished)
+        return len(popped.messages)
+
+    async def _give_back(self, popped: Popped) -> None:
+        await self._answer(Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id))
+
+    async def _is_for_commands(self, queue: str) -> bool:
+        known = self._runs_commands.get(queue)
+        if known is None:
+            try:
+                info = await self._link.admin.get_queue(queue)
+            except NotFoundError:
+                return False
+            if info.kind is not QueueKind.WORK:
+                raise InvalidRequestError(
+                    f"{queue!r} is an ordered queue: workers need a work queue"
+                )
+            known = self._runs_commands[queue] = info.options.runs_commands
+        return known
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._room.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a job could not be handled", exc_info=task.exception())
+
+    async def _unless_stopped(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if not task.done():
+                task.cancel()
+
+    # --- one job -----------------------------------------------------------------------------
+
+    async def _run(self, message: Message, lease: _Lease, commands: bool) -> None:
+        stop = lease.hold()
+        succeeded: bool | None = None
+        try:
+            ack = await self._attempt(message, lease, commands, stop)
+            if ack is not None:
+                succeeded = {AckStatus.COMPLETED: True, AckStatus.RELEASE: None}.get(
+                    ack.status, False
+                )
+                await self._answer(ack)
+        finally:
+            lease.let_go()
+            self.presence.ended(message.id, succeeded=succeeded)
+
+    async def _attempt(
+        self, message: Message, lease: _Lease, commands: bool, stop: asyncio.Event
+    ) -> Ack | None:
+        """Run it; how to answer, or None if the job is not ours any more."""
+        try:
+            job = read_job(message.payload)
+        except InvalidRequestError as error:
+            return self._ack(message, lease, AckStatus.DEAD, str(error))
+        if isinstance(job, CommandJob) != commands:
+            why = "runs commands" if commands else "is not marked as one that runs commands"
+            return self._ack(message, lease, AckStatus.DEAD, f"queue {message.queue!r} {why}")
+        self.presence.began(
+            RunningJob(
+                id=message.id,
+                job=message.transaction_id,
+                queue=message.queue,
+                attempt=message.attempts,
+                started_at=iso(self._clock.now()),
+                what=job.command if isinstance(job, CommandJob) else job.task,
+            )
+        )
+        outcome = await self._outcome(message, job, stop)
+        if lease.is_lost:
+            return None
+        if outcome.stopped:
+            return self._ack(message, lease, AckStatus.RELEASE, None)
+        status = AckStatus.COMPLETED if outcome.error is None else AckStatus.FAILED
+        return self._ack(message, lease, status, outcome.error, msgspec.json.encode(outcome.result))
+
+    async def _outcome(
+        self, message: Message, job: CommandJob | TaskJob, stop: asyncio.Event
+    ) -> Outcome:
+        if isinstance(job, TaskJob):
+            return await run_task_job(job, self._tasks, threads=self._threads)
+        assert self._guard is not None
+        live = LiveOutput(self._link, message.id, message.attempts)
+        stopping = asyncio.create_task(self._forward_stop(stop))
+        try:
+            return await run_command_job(
+                job,
+                guard=self._guard,
+                stop=stop,
+                on_output=live.add,
+                default_timeout=self._default_timeout,
+            )
+        finally:
+            stopping.cancel()
+            await live.close()
+
+    async def _forward_stop(self, stop: asyncio.Event) -> None:
+        await self._stopping_now.wait()
+        stop.set()
+
+    def _ack(
+        self,
+        message: Message,
+        lease: _Lease,
+        status: AckStatus,
+        error: str | None,
+        result: bytes | None = None,
+    ) -> Ack:
+        return Ack(
+            status=status,
+            transaction_id=message.transaction_id,
+            partition_id=message.partition_id,
+            lease_id=lease.id,
+            error=error,
+            result=result,
+        )
+
+    async def _answer(self, ack: Ack) -> None:
+        """The work is done: a store that is away for a while must not lose it. Past its lease it
+        is refused, and somebody else does the job again."""
+        pause = _FIRST_PAUSE_SECONDS
+        deadline = asyncio.get_running_loop().time() + self._lease_seconds
+        while True:
+            try:
+                [outcome] = await self._link.ack([ack])
+            except PASSING as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    log.error(
+                        "the result of job %s could not be kept: %s", ack.transaction_id, error
+                    )
+                    return
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                continue
+            if isinstance(outcome, LeaseError):
+                log.warning("the result of job %s came too late: %s", ack.transaction_id, outcome)
+            elif isinstance(outcome, MonarqError):
+                log.error("the result of job %s was refused: %s", ack.transaction_id, outcome)
+            return
+
+
+class _Lease:
+    """A lease with the jobs that were leased together."""
+
+    def __init__(self, leases: Leases, lease_id: str, jobs: int) -> None:
+        self._leases = leases
+        self._left = jobs
+        self._stops: list[asyncio.Event] = []
+        self.id = lease_id
+        self.is_lost = False
+        leases.hold(lease_id, self._lost)
+
+    def hold(self) -> asyncio.Event:
+        """Set when the job has to end."""
+        stop = asyncio.Event()
+        self._stops.append(stop)
+        if self.is_lost:
+            stop.set()
+        return stop
+
+    def let_go(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._leases.let_go(self.id)
+
+    def _lost(self) -> None:
+        self.is_lost = True
+        for stop in self._stops:
+            stop.set()
