@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from monarq.server.field_notes import field_notes, structs_in
 from monarq.server.routing import Route, parameter_names
 from monarq.wire.errors import ErrorAnswer
 from monarq.wire.fields import Name
@@ -72,6 +73,7 @@ class _Schemas:
         self._by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
         self._kept = types
         """So that no other type gets the id of one of them."""
+        _annotate(self.components, types)
         queries = {_name(route.query) for route in routes if route.query is not None}
         self._queries = {name: self.components[name] for name in queries}
         for name in queries:
@@ -86,6 +88,18 @@ class _Schemas:
     def of_query(self, kind: type[Struct]) -> dict[str, Any]:
         schema: dict[str, Any] = self._queries[_name(kind)]
         return schema
+
+
+def _annotate(components: dict[str, Any], types: list[Any]) -> None:
+    """Say of each field what its struct's source says of it, where its type says nothing."""
+    for name, kind in structs_in(types).items():
+        properties = components[name]["properties"]
+        for field, note in field_notes(kind).items():
+            properties[field] = _noted(properties[field], note)
+
+
+def _noted(schema: dict[str, Any], note: str) -> dict[str, Any]:
+    return {**schema, "description": note}
 
 
 def _name(kind: type[Struct]) -> str:
@@ -147,10 +161,10 @@ def _query_parameters(route: Route, schemas: _Schemas) -> list[dict[str, Any]]:
 def _in_query(schema: dict[str, Any]) -> dict[str, Any]:
     """Of a parameter: it is there or it is not, but never null."""
     kept = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
-    if "anyOf" not in kept:
-        return kept
-    choices = [choice for choice in kept.pop("anyOf") if choice != {"type": "null"}]
-    return {**choices[0], **kept} if len(choices) == 1 else {"anyOf": choices, **kept}
+    if "anyOf" in kept:
+        choices = [choice for choice in kept.pop("anyOf") if choice != {"type": "null"}]
+        kept = {**choices[0], **kept} if len(choices) == 1 else {"anyOf": choices, **kept}
+    return kept
 
 
 def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What a person sees in a browser: that the broker runs, and what its API is. No page loads
-anything from elsewhere."""
+anything from elsewhere. What takes a while to make is made once, and not on the loop."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import lru_cache
 from typing import Any
 
@@ -25,12 +26,13 @@ def front(service: Service, request: Request) -> Response:
     return Response(200, front_page(service.version).encode(), HTML, _HEADERS)
 
 
-def docs(service: Service, request: Request) -> Response:
-    return Response(200, _reference(service.version), HTML, _HEADERS)
+async def docs(service: Service, request: Request) -> Response:
+    page = await asyncio.to_thread(_reference, service.version)
+    return Response(200, page, HTML, _HEADERS)
 
 
-def description(service: Service, request: Request) -> Response:
-    return Response(200, _description(service.version))
+async def description(service: Service, request: Request) -> Response:
+    return Response(200, await asyncio.to_thread(_description, service.version))
 
 
 def _all_routes() -> tuple[Route, ...]:
