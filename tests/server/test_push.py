@@ -248,6 +248,53 @@ async def test_a_malformed_traceparent_is_passed_over(memory_api: Api, header: s
     assert "traceparent" not in (await memory_api.pop("q"))["messages"][0]
 
 
+@pytest.mark.parametrize(
+    ("own", "told", "trace"),
+    [
+        (b"null", None, TRACEPARENT),
+        (b"{}", {}, TRACEPARENT),
+        (b"{ }", {}, TRACEPARENT),
+        (b'{"a" : [1.50] }', {"a": [1.5]}, TRACEPARENT),
+        (b'{"traceparent":"mine"}', {}, "mine"),
+        (b'{"traceparent":5}', {}, None),
+    ],
+)
+async def test_headers_of_a_message_are_delivered_with_it(
+    memory_api: Api, own: bytes, told: dict[str, Any] | None, trace: str | None
+) -> None:
+    body = b'{"items":[{"queue":"q","payload":1,"headers":%b}]}' % own
+    headers = {"content-type": "application/json", "traceparent": TRACEPARENT}
+    assert (await memory_api.post(PUSH, body, headers)).status == 201
+    (message,) = (await memory_api.pop("q"))["messages"]
+    assert message.get("traceparent") == trace
+    del message["headers"]["traceparent"]
+    assert message["headers"] == (told or {})
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        b"[]",
+        b'"text"',
+        b"5",
+        b'{"a":' * 40 + b"1" + b"}" * 40,
+        b'{"a":' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"a":"' + b"x" * 70_000 + b'"}',
+    ],
+    ids=lambda own: repr(own[:12]),
+)
+@pytest.mark.parametrize("traced", [False, True])
+async def test_headers_that_could_not_be_delivered_are_refused(
+    memory_api: Api, own: bytes, traced: bool
+) -> None:
+    body = b'{"items":[{"queue":"q","payload":1,"headers":%b}]}' % own
+    headers = {"traceparent": TRACEPARENT} if traced else {}
+    answer = await memory_api.post(PUSH, body, headers)
+    assert (answer.status, answer.code) == (400, "invalid_request")
+    assert "headers" in answer.error
+    assert await memory_api.pop("q") is None
+
+
 async def test_a_full_queue_refuses_with_429_and_says_when_to_come_again(api: Api) -> None:
     await api.configure("q", maxSize=2)
     await api.push_payloads("q", 1)

@@ -71,9 +71,8 @@ def partition_number(given: str | int) -> int:
 
 
 def _result(raw: Raw | UnsetType) -> bytes | None:
-    if isinstance(raw, UnsetType) or raw == b"null":
-        return None
-    return bytes(raw)
+    result = None if isinstance(raw, UnsetType) else bytes(raw)
+    return None if result == b"null" else result
 
 
 def _single(transaction_id: str | None, outcomes: list[Outcome[Acked]]) -> Response:

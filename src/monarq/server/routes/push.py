@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -18,7 +19,10 @@ from monarq.wire.push import PushBody, PushedItem, PushItemBody
 
 _BUFFER_MS = 100.0
 _BUFFER_MAX = 100
+_HEADERS_DEPTH = 32
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.{1,200})?")
+
+_decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def push(service: Service, request: Request) -> Handled:
@@ -74,15 +78,33 @@ def trace_headers(headers: dict[str, str]) -> bytes | None:
 
 def _headers(given: Raw | UnsetType, traced: bytes | None) -> bytes | None:
     """A message's own headers, with the caller's trace unless they name one."""
-    if isinstance(given, UnsetType) or given == b"null":
+    if isinstance(given, UnsetType):
         return traced
-    if traced is None:
-        return bytes(given)
+    text = bytes(given)
+    if text == b"null":
+        return traced
     try:
-        own = msgspec.json.decode(given, type=dict[str, Raw])
-    except msgspec.DecodeError as error:
+        own = _decode_headers(text)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequestError(f"headers must be a JSON object: {error}") from None
-    return encode(msgspec.json.decode(traced, type=dict[str, Raw]) | own)
+    if _is_deep(own):
+        # They are read again at every pop, by whatever is there then.
+        raise InvalidRequestError(f"headers must be nested at most {_HEADERS_DEPTH} deep")
+    if traced is None or "traceparent" in own:
+        return text
+    return text[:-1] + (b"," if own else b"") + traced[1:]
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_HEADERS_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
 
 
 def _answer(pushed: list[Pushed]) -> Response:
