@@ -1,5 +1,6 @@
 """The settings: which source wins, what is told of each mistake, and what is never shown."""
 
+import ast
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import monarq
 from monarq.config import FIELDS, GROUPS, SECRETS, Settings
 from monarq.errors import SettingsError
 from monarq.places import buffer_directory, data_directory, store_address, without_password
@@ -307,3 +309,14 @@ def test_settings_need_no_server_to_be_loaded() -> None:
     ).stdout.split()
     for module in ("uvloop", "asyncpg", "typer", "monarq.server", "monarq.store"):
         assert module not in loaded
+
+
+def test_every_setting_is_used_by_something() -> None:
+    """One that is accepted, checked and then forgotten is worse than none."""
+    source = Path(monarq.__file__).parent
+    read: set[str] = set()
+    for path in source.rglob("*.py"):
+        if path.name not in ("config.py", "settings_checks.py", "settings_loading.py"):
+            tree = ast.parse(path.read_text())
+            read |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert set(FIELDS) <= read, f"nobody reads {sorted(set(FIELDS) - read)}"

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monarq.cli.messages import answers, complain
+from monarq.cli.settings_reference import settings_tables
 from monarq.config import FIELDS
 from monarq.errors import SettingsError
 from monarq.settings_loading import Loaded, load, shown, value_text
@@ -72,6 +73,12 @@ def check(
         print(json.dumps({"ok": True, "warnings": loaded.warnings}, ensure_ascii=False))
     else:
         complain(f"the settings can be used ({loaded.file or 'no file'})")
+
+
+@app.command()
+def reference() -> None:
+    """Print all settings with their defaults and meaning, as Markdown."""
+    print(settings_tables())
 
 
 def warn(loaded: Loaded) -> None:
