@@ -33,6 +33,12 @@ def new_lease_token() -> str:
     return secrets.token_hex(8)
 
 
+def new_lease_tokens(count: int) -> list[str]:
+    """Many at once, which is cheaper."""
+    digits = secrets.token_hex(8 * count)
+    return [digits[start : start + 16] for start in range(0, 16 * count, 16)]
+
+
 def lease_id(number: int, token: str) -> str:
     return f"{number}-{token}"
 

@@ -98,10 +98,10 @@ def cut(segment: Segment, first_seq: int, last_seq: int) -> Segment | None:
         count=end - start,
         data=segment.data[base : offsets[-1]],
         offsets=to_bytes(array("i", (offset - base for offset in offsets))),
-        transaction_ids=_part(segment.transaction_ids, start, end),
-        trace_ids=_part(segment.trace_ids, start, end),
-        producers=_part(segment.producers, start, end),
-        headers=_part(segment.headers, start, end),
+        transaction_ids=part(segment.transaction_ids, start, end),
+        trace_ids=part(segment.trace_ids, start, end),
+        producers=part(segment.producers, start, end),
+        headers=part(segment.headers, start, end),
     )
 
 
@@ -117,5 +117,6 @@ def opened(segment: Segment, cipher: Cipher | None) -> Segment:
     return structs.replace(segment, data=packed, offsets=to_bytes(bounds))
 
 
-def _part(values: list[T] | None, start: int, end: int) -> list[T] | None:
+def part(values: list[T] | None, start: int, end: int) -> list[T] | None:
+    """Of a list that may not be there."""
     return None if values is None else values[start:end]

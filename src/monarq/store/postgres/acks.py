@@ -117,26 +117,26 @@ async def _ack_leases(
         [request.retry_at for _, request in requests],
     )
     own = unit if isinstance(unit, Work) else None
-    facts = await catalog.facts([row["partition_id"] for row in rows], own)
+    facts = await catalog.facts([row[1] for row in rows], own)
     items: list[_Part] = []
     answers: list[tuple[int, Outcome[Acked]]] = []
-    for row in rows:
-        index, request = requests[row["place"] - 1]
-        partition = facts[row["partition_id"]]
-        if row["seq"] is not None:
-            name = f"{partition.id}-{row['seq']}"
+    for place, partition_id, seq, word, died, count, released in rows:
+        index, request = requests[place - 1]
+        partition = facts[partition_id]
+        if seq is not None:
+            name = f"{partition.id}-{seq}"
             item = structs.replace(request, partition_id=partition.id, transaction_id=name)
             items.append((index, item, partition))
-        elif row["fault"]:
-            answers.append((index, fault(row["fault"])))
+        elif word:
+            answers.append((index, fault(word)))
         else:
             acked = Acked(
                 queue=partition.queue,
                 partition=partition.name,
                 transaction_id=None,
-                lease_released=row["released"],
-                dead=row["died"],
-                count=row["count"],
+                lease_released=released,
+                dead=died,
+                count=count,
             )
             answers.append((index, acked))
     if items:
@@ -192,6 +192,8 @@ def _together(first: Outcome[Acked] | None, second: Outcome[Acked]) -> Outcome[A
 
 def _of_whole_lease(outcome: Outcome[Acked] | None) -> Outcome[Acked] | None:
     if isinstance(outcome, Acked):
+        if outcome.transaction_id is None:
+            return outcome
         return structs.replace(outcome, transaction_id=None)
     if isinstance(outcome, LeaseError) and not isinstance(outcome, LeaseExpiredError):
         return fault("lease_unknown")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import repeat
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 from msgspec import structs
 
 from monarq.clock import micros
 from monarq.crypto import SEALED, Cipher, open_payload
 from monarq.errors import EncryptionKeyError, InvalidRequestError, MonarqError
-from monarq.ids import lease_id, new_lease_token
+from monarq.ids import lease_id, new_lease_tokens
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
@@ -27,15 +26,17 @@ from monarq.model import (
 )
 from monarq.store import segments
 from monarq.store.contract import Outcome
+from monarq.store.message_list import MessageList, MessageRun
 from monarq.store.postgres import acks
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.groups import join_labels, join_queue
 from monarq.store.validation import check_pop
 
-_MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8)"
 _LABELLED = "select * from monarq.labelled_groups($1, $2, $3)"
+T = TypeVar("T")
 _ROUNDS = 3
 """A group or queue may vanish between being found and being popped; then look again."""
 
@@ -43,10 +44,12 @@ _ROUNDS = 3
 class _Wanted:
     """A request under way: where to look, and what it got."""
 
-    def __init__(self, index: int, request: Pop) -> None:
+    __slots__ = ("groups", "index", "queue", "request", "token")
+
+    def __init__(self, index: int, request: Pop, token: str) -> None:
         self.index = index
         self.request = request
-        self.token = new_lease_token()
+        self.token = token
         self.groups = ""
         self.queue: Queue | None = None
 
@@ -66,10 +69,15 @@ class Popper:
     async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
         outcomes: list[Outcome[Popped]] = [Popped(messages=[])] * len(requests)
         wanted: list[_Wanted] = []
+        checked: Pop | None = None
+        tokens = new_lease_tokens(len(requests))
         for index, request in enumerate(requests):
             try:
-                check_pop(request)
-                wanted.append(_Wanted(index, request))
+                # Many in a row may be the same one.
+                if request is not checked:
+                    check_pop(request)
+                    checked = request
+                wanted.append(_Wanted(index, request, tokens[index]))
             except MonarqError as error:
                 outcomes[index] = error
         for _ in range(_ROUNDS):
@@ -80,9 +88,8 @@ class Popper:
 
     async def _round(self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]) -> list[_Wanted]:
         """Pop what can be popped; those that found their queue or group gone come again."""
-        queues = await self._catalog.queues(
-            want.request.queue for want in wanted if want.request.queue is not None
-        )
+        names = {want.request.queue for want in wanted}
+        queues = await self._catalog.queues(name for name in names if name is not None)
         ordered: list[_Wanted] = []
         work: list[_Wanted] = []
         for want in wanted:
@@ -98,10 +105,17 @@ class Popper:
                 outcomes[want.index] = error
         again: list[_Wanted] = []
         ready: list[_Wanted] = []
+        found: dict[tuple[str, str], str] = {}
         for want in ordered:
+            # Those of one queue and group are found once; what it says of where to begin counts
+            # only for the first, which makes the group.
+            key = (want.request.queue or "", want.request.group)
+            want.groups = found.get(key, "")
             try:
-                if await self._find_groups(want):
+                if want.groups or await self._find_groups(want):
                     ready.append(want)
+                    if want.request.queue is not None:
+                        found[key] = want.groups
             except MonarqError as error:
                 outcomes[want.index] = error
         if ready:
@@ -139,16 +153,24 @@ class Popper:
     ) -> list[_Wanted]:
         # Requests for the same thing stand next to each other, in the order they came.
         wanted.sort(key=lambda want: (want.groups, want.request.partition or "", want.index))
+        runs: dict[tuple[str, str | None], int] = {}
+        for want in wanted:
+            key = (want.groups, want.request.partition)
+            runs[key] = runs.get(key, 0) + 1
         requests = [want.request for want in wanted]
         return await self._call(
             wanted,
             outcomes,
             _MESSAGES,
-            [want.groups for want in wanted],
-            [request.partition for request in requests],
-            [request.batch for request in requests],
-            [request.partitions for request in requests],
-            *_lease_arguments(wanted),
+            [groups for groups, _ in runs],
+            [partition for _, partition in runs],
+            list(runs.values()),
+            _one_for_all([request.batch for request in requests]),
+            _one_for_all([request.partitions for request in requests]),
+            _one_for_all([_lease_micros(request) or 0 for request in requests]),
+            _one_for_all([request.auto_ack for request in requests]),
+            _one_for_all([request.consumer or "" for request in requests]),
+            [want.token for want in wanted],
         )
 
     async def _pop_items(
@@ -170,7 +192,10 @@ class Popper:
             queue_ids,
             [len(dealt) for dealt in deals],
             [number for dealt in deals for number in dealt],
-            *_lease_arguments(wanted),
+            [_lease_micros(want.request) for want in wanted],
+            [want.request.auto_ack for want in wanted],
+            [want.token for want in wanted],
+            [want.request.consumer for want in wanted],
         )
 
     async def _call(
@@ -216,7 +241,11 @@ class Popper:
     ) -> list[_Wanted]:
         by_request: dict[int, list[Any]] = {}
         for row in rows:
-            by_request.setdefault(row["request"], []).append(row)
+            others = by_request.get(row[0])
+            if others is None:
+                by_request[row[0]] = [row]
+            else:
+                others.append(row)
         again: list[_Wanted] = []
         for number, found in by_request.items():
             want = wanted[number - 1]
@@ -234,7 +263,7 @@ class Popper:
     async def _delivered(
         self, want: _Wanted, rows: list[Any], unit: Work | None
     ) -> Outcome[Popped]:
-        messages: list[Message] = []
+        messages: Sequence[Message]
         queue = want.queue
         try:
             if queue is not None and queue.kind is QueueKind.WORK:
@@ -243,11 +272,11 @@ class Popper:
             elif queue is not None and all(row["queue_id"] == queue.id for row in rows):
                 for row in rows:
                     self._catalog.learn_partition(row["partition_id"], row["partition_name"], queue)
-                    messages += _messages(row, queue.name, self._cipher)
+                messages = _messages(rows, [queue.name] * len(rows), self._cipher)
             else:
                 facts = await self._catalog.facts([row["partition_id"] for row in rows], unit)
-                for row in rows:
-                    messages += _messages(row, facts[row["partition_id"]].queue, self._cipher)
+                names = [facts[row["partition_id"]].queue for row in rows]
+                messages = _messages(rows, names, self._cipher)
         except MonarqError as error:
             if not want.may_be_sealed:
                 await self._give_back(want, rows[0]["lease_no"])
@@ -290,20 +319,16 @@ def _check_work_pop(request: Pop) -> None:
         raise InvalidRequestError(f"{request.queue!r} is a work queue, which has no partitions")
 
 
-def _lease_arguments(wanted: list[_Wanted]) -> list[list[Any]]:
-    return [
-        [_lease_micros(want.request) for want in wanted],
-        [want.request.auto_ack for want in wanted],
-        [want.token for want in wanted],
-        [want.request.consumer for want in wanted],
-    ]
+def _one_for_all(values: list[T]) -> list[T]:
+    """A single element stands for as many as there are."""
+    return values[:1] if values.count(values[0]) == len(values) else values
 
 
 def _lease_micros(request: Pop) -> int | None:
     return None if request.lease_seconds is None else micros(request.lease_seconds)
 
 
-def _popped(want: _Wanted, row: Any, messages: list[Message]) -> Popped:
+def _popped(want: _Wanted, row: Any, messages: Sequence[Message]) -> Popped:
     if row["lease_no"] is None:
         return Popped(messages=messages)
     return Popped(
@@ -313,39 +338,41 @@ def _popped(want: _Wanted, row: Any, messages: list[Message]) -> Popped:
     )
 
 
-def _messages(row: Any, queue: str, cipher: Cipher | None) -> list[Message]:
-    """The messages of one (cut) segment."""
-    data, count, partition_id = row["data"], row["count"], row["partition_id"]
-    seqs = range(row["seq"], row["seq"] + count)
-    payloads = segments.unpack(data, segments.from_bytes(row["offsets"]))
+def _messages(
+    rows: Sequence[Any], queues: Sequence[str], cipher: Cipher | None
+) -> Sequence[Message]:
+    """The messages of some (cut) segments; made later, where they are delivered as they are."""
+    runs = [_run(row, queue, cipher) for row, queue in zip(rows, queues, strict=True)]
+    if all(row["marks"] is None for row in rows):
+        return MessageList(runs)
+    return [
+        message
+        for row, run in zip(rows, runs, strict=True)
+        for message in _marked(run.messages(), row["marks"])
+    ]
+
+
+def _run(row: Any, queue: str, cipher: Cipher | None) -> MessageRun:
+    (_, _, _, _, _, partition_id, partition, _, seq, count, created_at, data, offsets, ids, traces,
+     producers, headers) = row  # fmt: skip
     # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
     if SEALED in data:
-        payloads = [open_payload(payload, cipher) for payload in payloads]
-    ids = [f"{partition_id}-{seq}" for seq in seqs]
-    if row["transaction_ids"] is not None:
-        ids = [given or own for given, own in zip(row["transaction_ids"], ids, strict=True)]
-    nothing = [None] * count
-    headers = row["headers"]
-    messages = list(
-        map(
-            Message,
-            repeat(queue),
-            repeat(row["partition_name"]),
-            repeat(partition_id),
-            seqs,
-            ids,
-            payloads,
-            repeat(row["created_at"]),
-            repeat(1),
-            row["trace_ids"] or nothing,
-            row["producers"] or nothing,
-            [h and h.encode() for h in headers] if headers else nothing,
-        )
-    )
-    if row["marks"] is None:
+        payloads = segments.unpack(data, segments.from_bytes(offsets))
+        data, offsets = segments.pack([open_payload(payload, cipher) for payload in payloads])
+    if headers is not None:
+        headers = [one and one.encode() for one in headers]
+    return MessageRun(
+        queue, partition, partition_id, seq, count, created_at, data, offsets, ids, traces,
+        producers, headers,
+    )  # fmt: skip
+
+
+def _marked(messages: Iterable[Message], marks: str | None) -> Iterable[Message]:
+    """With the deliveries that each has had, without those that are not meant."""
+    if marks is None:
         return messages
-    marks = json.loads(row["marks"])
-    attempts = dict(zip(marks["seqs"], marks["attempts"], strict=True))
+    known = json.loads(marks)
+    attempts = dict(zip(known["seqs"], known["attempts"], strict=True))
     return [
         structs.replace(message, attempts=attempts[message.seq])
         for message in messages

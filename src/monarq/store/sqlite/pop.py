@@ -7,14 +7,19 @@ looked into, and one that has nothing to deliver is put off, so that none is met
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
+
+from msgspec import structs
 
 from monarq.clock import micros
 from monarq.errors import MonarqError
-from monarq.ids import lease_id, message_id, new_lease_token
+from monarq.ids import lease_id, new_lease_token
 from monarq.model import Message, Pop, Popped, Queue, QueueKind
+from monarq.store import segments
 from monarq.store.contract import Outcome
+from monarq.store.message_list import MessageList, MessageRun
 from monarq.store.sqlite import groups, joining, segment_log, settling
-from monarq.store.sqlite.cursors import Cursor
+from monarq.store.sqlite.cursors import Cursor, Mark
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session
 from monarq.store.sqlite.work_pop import pop_items
@@ -88,7 +93,7 @@ def _pop_ordered(session: Session, queue: Queue | None, request: Pop) -> Popped:
         session.flush()
         if request.partition is not None:
             break
-    if taking.messages:
+    if taking.has_any:
         return taking.answer()
     return Popped(messages=[], next_at=_next_at(session, sources, request))
 
@@ -155,13 +160,26 @@ class _Taking:
         self._number = 0
         self._token = ""
         self._until: int | None = None
-        self._partitions = 0
-        self.messages: list[Message] = []
+        self._count = 0
+        self._taken: list[Sequence[Message]] = []
 
     @property
     def is_full(self) -> bool:
         request = self._request
-        return self._partitions >= request.partitions or len(self.messages) >= request.batch
+        return len(self._taken) >= request.partitions or self._count >= request.batch
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._taken)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        if len(self._taken) == 1:
+            return self._taken[0]
+        if all(isinstance(messages, MessageList) for messages in self._taken):
+            lists = cast(list[MessageList], self._taken)
+            return MessageList([run for messages in lists for run in messages.runs])
+        return [message for messages in self._taken for message in messages]
 
     def answer(self) -> Popped:
         if self._request.auto_ack:
@@ -180,15 +198,14 @@ class _Taking:
             return False
         if cursor.available_at is None or cursor.available_at > session.now:
             return True
-        wanted = self._request.batch - len(self.messages)
-        messages = deliverable(session, cursor, wanted)
+        messages = deliverable(session, cursor, self._request.batch - self._count)
         if messages:
-            self._partitions += 1
-            self.messages += messages
+            self._taken.append(messages)
+            self._count += len(messages)
             if self._request.auto_ack:
                 self._complete(cursor, messages)
             else:
-                self._lease(cursor, messages[-1].seq)
+                self._lease(cursor, _last_seq(messages))
         return True
 
     def _lease(self, cursor: Cursor, to: int) -> None:
@@ -209,88 +226,94 @@ class _Taking:
         cursor.make_available(session, session.now)
 
 
-def deliverable(session: Session, cursor: Cursor, wanted: int) -> list[Message]:
+def deliverable(session: Session, cursor: Cursor, wanted: int) -> Sequence[Message]:
     """What the group can have now of an available partition; put off, if that is nothing."""
     options = cursor.queue.options
     delay = micros(options.delayed_processing)
     put_off = cursor.last_at + micros(options.window_buffer) if options.window_buffer else 0
     marks = cursor.marks(session) if cursor.has_unresolved else {}
-    messages: list[Message] = []
+    runs: list[MessageRun] = []
+    marked: list[Message] = []
+    taken = 0
     for head in segment_log.heads(session.db, cursor.partition_id, cursor.position + 1):
         start = max(head.first_seq, cursor.position + 1)
-        if not messages:
+        if not taken:
             # The first one here is the first unresolved, as the position is behind it.
             mark = marks.get(start)
             grown_at = head.created_at + delay if delay else 0
             ripe_at = max(put_off, grown_at, (mark and mark.retry_at) or 0)
             if start == cursor.position + 1 and ripe_at > session.now:
                 cursor.put_off(ripe_at)
-                return []
+                return ()
         if delay and head.created_at + delay > session.now:
             break
         body = session.caches.segments.body(session.db, head)
         if not marks:
-            end = min(head.last_seq, start + wanted - len(messages) - 1)
-            messages += _messages(session, cursor, head, body, start, end)
+            end = min(head.last_seq, start + wanted - taken - 1)
+            runs.append(_run(session, cursor, head, body, start, end))
+            taken += end - start + 1
         else:
-            for seq in range(start, head.last_seq + 1):
-                mark = marks.get(seq)
-                if mark is not None and mark.acked:
-                    continue
-                if mark is not None and (mark.retry_at or 0) > session.now:
-                    return messages
-                attempts = mark.attempts + 1 if mark else 1
-                messages += _messages(session, cursor, head, body, seq, seq, attempts)
-                if len(messages) == wanted:
-                    break
-        if len(messages) >= wanted:
+            is_ripe = _take_marked(session, cursor, head, body, marks, wanted, marked)
+            taken = len(marked)
+            if not is_ripe:
+                break
+        if taken >= wanted:
             break
-    return messages
+    return MessageList(runs) if runs else marked
 
 
-def _messages(
+def _last_seq(messages: Sequence[Message]) -> int:
+    if isinstance(messages, MessageList):
+        return messages.runs[-1].seqs()[-1]
+    return messages[-1].seq
+
+
+def _take_marked(
     session: Session,
     cursor: Cursor,
     head: Head,
     body: Body,
-    first: int,
-    last: int,
-    attempts: int = 1,
-) -> list[Message]:
-    queue, partition, number = cursor.queue.name, cursor.partition, cursor.partition_id
-    created_at = head.created_at
-    offset = first - head.first_seq
-    payloads = body.payloads(offset, offset + last - first + 1, session.cipher)
-    if body.is_plain:
-        prefix = cursor.id_prefix
-        return [
-            Message(
-                queue=queue,
-                partition=partition,
-                partition_id=number,
-                seq=seq,
-                transaction_id=f"{prefix}{seq}",
-                payload=payload,
-                created_at=created_at,
-                attempts=attempts,
-            )
-            for seq, payload in enumerate(payloads, first)
-        ]
-    ids, traces = body.transaction_ids, body.trace_ids
-    producers, headers = body.producers, body.headers
-    return [
-        Message(
-            queue=queue,
-            partition=partition,
-            partition_id=number,
-            seq=head.first_seq + at,
-            transaction_id=(ids and ids[at]) or message_id(number, head.first_seq + at),
-            payload=payload,
-            created_at=created_at,
-            attempts=attempts,
-            trace_id=traces[at] if traces else None,
-            producer=producers[at] if producers else None,
-            headers=headers[at] if headers else None,
-        )
-        for at, payload in enumerate(payloads, offset)
-    ]
+    marks: dict[int, Mark],
+    wanted: int,
+    messages: list[Message],
+) -> bool:
+    """Add what can be had of a segment of which something is remembered. False: the next one is
+    not to be delivered yet."""
+    for seq in range(max(head.first_seq, cursor.position + 1), head.last_seq + 1):
+        mark = marks.get(seq)
+        if mark is not None and mark.acked:
+            continue
+        if mark is not None and (mark.retry_at or 0) > session.now:
+            return False
+        [message] = _run(session, cursor, head, body, seq, seq).messages()
+        if mark is not None and mark.attempts:
+            message = structs.replace(message, attempts=mark.attempts + 1)
+        messages.append(message)
+        if len(messages) == wanted:
+            break
+    return True
+
+
+def _run(
+    session: Session, cursor: Cursor, head: Head, body: Body, first: int, last: int
+) -> MessageRun:
+    start, end = first - head.first_seq, last - head.first_seq + 1
+    offsets = body.offsets[start : end + 1]
+    if body.has_sealed:
+        data, offsets = segments.pack(body.payloads(start, end, session.cipher))
+    else:
+        data = body.data[offsets[0] : offsets[-1]]
+    return MessageRun(
+        cursor.queue.name,
+        cursor.partition,
+        cursor.partition_id,
+        first,
+        end - start,
+        head.created_at,
+        data,
+        offsets,
+        segments.part(body.transaction_ids, start, end),
+        segments.part(body.trace_ids, start, end),
+        segments.part(body.producers, start, end),
+        segments.part(body.headers, start, end),
+    )

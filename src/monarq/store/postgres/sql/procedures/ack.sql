@@ -394,6 +394,105 @@ begin
 end
 $$;
 
+-- Completes, of these leases, what is under them alone and in line: nothing remembered, nothing
+-- asked twice. Answers what it did, and whether that was all of it; the rest is as it was, but
+-- locked.
+create or replace function monarq.complete_leases(
+    p_now bigint, p_leases bigint[], p_tokens text[], p_statuses integer[],
+    out places integer[], out partitions bigint[], out counts integer[], out is_all boolean
+)
+    language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    v record;
+begin
+    select count(*) as seen, count(distinct s.place) as covered,
+        array_agg(s.place::integer) filter (where s.is_short) as places,
+        array_agg(s.row) filter (where s.is_short) as rows,
+        array_agg(s.partition_id) filter (where s.is_short) as partitions,
+        array_agg(s.group_id) filter (where s.is_short) as groups,
+        array_agg(s.position + 1) filter (where s.is_short) as firsts,
+        array_agg(s.lease_to) filter (where s.is_short) as lasts,
+        array_agg(s.lease_no) filter (where s.is_short) as leases,
+        array_agg(s.leased_at) filter (where s.is_short) as times,
+        array_agg(s.consumer) filter (where s.is_short) as consumers
+    into v
+    from (
+        select e.place, c.*,
+            e.status = 0 and e.alone and c.lease_no = e.lease_no and c.lease_token = e.token
+                and c.lease_until > p_now and not c.has_unresolved as is_short
+        from (
+            select l.*, u.*, count(*) over (partition by u.partition_id, u.group_id) = 1 as alone
+            from unnest(p_leases, p_tokens, p_statuses) with ordinality
+                as l (lease_no, token, status, place)
+            cross join lateral (
+                select partition_id, group_id from monarq.cursors
+                where lease_no = l.lease_no and lease_token = l.token offset 0
+            ) as u
+            order by u.partition_id, u.group_id
+        ) as e
+        cross join lateral (
+            select c.ctid as row, c.* from monarq.cursors c
+            where c.partition_id = e.partition_id and c.group_id = e.group_id for update
+        ) as c
+        -- Keeps what is asked of the locked rows from being asked before they are locked.
+        offset 0
+    ) as s;
+    is_all := v.seen = cardinality(v.places) and v.covered = cardinality(p_leases);
+    if v.places is null then
+        return;
+    end if;
+    with queues as materialized (
+        select g.id as group_id, g.queue_id
+        from (select distinct id from unnest(v.groups) as id) as d
+        cross join lateral (
+            select id, queue_id from monarq.groups where id = d.id offset 0
+        ) as g
+    ), answered as (
+        update monarq.cursors c set
+            position = s.last_seq, lease_left = 0,
+            ended_lease_no = c.lease_no, ended_answered = true,
+            lease_no = null, lease_until = null, leased_at = null, lease_to = null,
+            consumer = null,
+            available_at = case when s.is_drained is null then p_now end
+        from (
+            select n.*, p.is_drained
+            from unnest(v.places, v.rows, v.partitions, v.firsts, v.lasts, v.leases, v.times,
+                    v.consumers)
+                as n (place, row, partition_id, first_seq, last_seq, lease_no, leased_at, consumer)
+            -- Those that seem drained wait for pushes under way (see is_drained).
+            left join lateral (
+                select true as is_drained from monarq.partitions p
+                where p.id = n.partition_id and p.last_seq <= n.last_seq for share
+            ) as p on true
+        ) as s
+        -- By their place in the table, which is theirs while they are locked.
+        where c.ctid = s.row
+        returning s.place, s.partition_id, c.group_id, s.consumer, s.lease_no, s.leased_at,
+            s.first_seq, s.last_seq
+    ), logged as (
+        insert into monarq.deliveries (queue_id, partition_id, group_id, consumer, lease_no,
+            leased_at, ended_at, first_seq, last_seq, completed)
+        select q.queue_id, a.partition_id, a.group_id, a.consumer, a.lease_no, a.leased_at, p_now,
+            a.first_seq, a.last_seq, a.last_seq - a.first_seq + 1
+        from answered a join queues q on q.group_id = a.group_id
+    ), counted as (
+        insert into monarq.counters as c (queue_id, group_id, shard, position, completed)
+        select q.queue_id, a.group_id, monarq.shard(), sum(a.last_seq - a.first_seq + 1),
+            sum(a.last_seq - a.first_seq + 1)
+        from answered a join queues q on q.group_id = a.group_id
+        group by q.queue_id, a.group_id order by q.queue_id, a.group_id
+        on conflict (queue_id, group_id, shard) do update set
+            position = c.position + excluded.position,
+            completed = c.completed + excluded.completed
+    )
+    select array_agg(a.place), array_agg(a.partition_id),
+        array_agg((a.last_seq - a.first_seq + 1)::integer)
+    into places, partitions, counts from answered a;
+end
+$$;
+
 -- Answers all that is under these leases and has no answer yet. Of leases over items it says what
 -- is under them, with their seqs, and leaves the answer to ack_items; of those that cover nothing
 -- it says nothing.
@@ -408,9 +507,18 @@ create or replace function monarq.ack_leases(
 as $$
 #variable_conflict use_column
 declare
+    v_now bigint := monarq.time(p_now);
+    v_done record;
     v_under record;
     v_entries record;
 begin
+    v_done := monarq.complete_leases(v_now, p_leases, p_tokens, p_statuses);
+    return query
+    select d.place, d.partition_id, null::bigint, null::text, 0, d.count, true
+    from unnest(v_done.places, v_done.partitions, v_done.counts) as d (place, partition_id, count);
+    if v_done.is_all then
+        return;
+    end if;
     select array_agg(u.place) as places, array_agg(u.partition_id) as partitions,
         array_agg(u.group_name) as groups, array_agg(u.seq) as seqs into v_under
     from monarq.under_leases(p_leases, p_tokens) as u;
@@ -434,7 +542,7 @@ begin
         return query
         select v_entries.places[a.entry], v_entries.partitions[a.entry], null::bigint,
             a.faults[1], coalesce(a.died[1], 0), a.counts[1], a.released[1]
-        from monarq.ack_messages(p_now, v_entries.partitions, v_entries.groups, v_entries.leases,
+        from monarq.ack_messages(v_now, v_entries.partitions, v_entries.groups, v_entries.leases,
             v_entries.tokens, v_entries.numbers, v_entries.nulls, v_entries.nulls, null,
             v_entries.statuses, v_entries.errors, v_entries.retries) as a;
     end if;

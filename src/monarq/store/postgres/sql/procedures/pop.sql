@@ -224,14 +224,15 @@ as $$
     ) as q
 $$;
 
--- r: the requests, equal ones next to each other. r_groups: the groups' ids as text, one, or by
--- labels several joined by commas. Rows come in order of delivery: one a segment; requests that
--- found nothing have one row without a partition, which says when there may be something (-1:
--- the group is gone).
+-- g: runs of requests for the same thing, how many each. g_groups: the groups' ids as text, one,
+-- or by labels several joined by commas. r: the requests in order; an array with one element is
+-- good for all of them, and 0 or '' stands for none. Rows come in order of delivery: one a
+-- segment; requests that found nothing have one row without a partition, which says when there
+-- may be something (-1: the group is gone).
 create or replace function monarq.pop_messages(
-    p_now bigint, r_groups text[], r_partition text[], r_batch integer[],
-    r_partitions integer[], r_lease_us bigint[], r_auto_ack boolean[], r_token text[],
-    r_consumer text[]
+    p_now bigint, g_groups text[], g_partition text[], g_count integer[], r_batch integer[],
+    r_partitions integer[], r_lease_us bigint[], r_auto_ack boolean[], r_consumer text[],
+    r_token text[]
 ) returns table (
     request integer, lease_no bigint, lease_until bigint, next_at bigint,
     queue_id bigint, partition_id bigint, partition_name text, marks json, seq bigint,
@@ -244,33 +245,27 @@ as $$
 declare
     v_now bigint := monarq.time(p_now);
     v_request integer := 1;
-    v_end integer;
+    v_end integer := 0;
     v_groups bigint[];
     q monarq.queues;
     v_slow boolean;
     v_next bigint;
     v_partition bigint;
-    v_rows tid[];
-    v_ids bigint[];
-    v_positions bigint[];
-    v_lasts bigint[];
-    v_special boolean;
+    v_short record;
     v_got record;
     o_request integer[];
     o_lease bigint[];
     o_until bigint[];
+    o_queue bigint[];
     o_partition bigint[];
+    o_name text[];
     o_first bigint[];
     o_last bigint[];
     o_marks json[];
 begin
-    while v_request <= cardinality(r_groups) loop
-        v_end := v_request;
-        while v_end < cardinality(r_groups) and r_groups[v_end + 1] = r_groups[v_request]
-            and r_partition[v_end + 1] is not distinct from r_partition[v_request] loop
-            v_end := v_end + 1;
-        end loop;
-        v_groups := string_to_array(r_groups[v_request], ',')::bigint[];
+    for v_run in 1 .. cardinality(g_groups) loop
+        v_end := v_end + g_count[v_run];
+        v_groups := string_to_array(g_groups[v_run], ',')::bigint[];
         v_slow := true;
         v_next := null;
         v_partition := null;
@@ -280,85 +275,99 @@ begin
             if q.id is null then
                 v_next := -1;
             elsif not q.paused then
-                v_slow := r_partition[v_request] is not null
+                v_slow := g_partition[v_run] is not null
                     or q.delayed_processing > 0 or q.window_buffer > 0
                     or q.max_wait_time_seconds > 0
-                    or true = any (r_auto_ack[v_request : v_end])
-                    or 1 < any (r_partitions[v_request : v_end]);
+                    or true = any (r_auto_ack) or 1 < any (r_partitions);
             end if;
-            if r_partition[v_request] is not null then
+            if g_partition[v_run] is not null then
                 select p.id into v_partition from monarq.partitions p
-                    where p.queue_id = q.id and p.name = r_partition[v_request];
+                    where p.queue_id = q.id and p.name = g_partition[v_run];
             end if;
             if q.id is null or q.paused
-                or (r_partition[v_request] is not null and v_partition is null) then
+                or (g_partition[v_run] is not null and v_partition is null) then
                 v_groups := '{}';
             end if;
         end if;
-        -- The short way: as many cursors as there are requests, one each, in one statement.
+        -- The short way: as many cursors as there are requests, one each, in one statement; none,
+        -- if one of them is not simply next.
         while not v_slow and v_request <= v_end loop
-            select array_agg(x.ctid order by x.available_at, x.partition_id),
-                array_agg(x.partition_id order by x.available_at, x.partition_id),
-                array_agg(x.position order by x.available_at, x.partition_id),
-                array_agg(p.last_seq order by x.available_at, x.partition_id),
-                bool_or(x.lease_no is not null or x.has_unresolved or p.last_seq <= x.position)
-            into v_rows, v_ids, v_positions, v_lasts, v_special
-            from (
-                select c.ctid, c.* from monarq.cursors c
+            with locked as materialized (
+                select c.ctid as row, c.partition_id, c.position,
+                    c.lease_no is not null or c.has_unresolved as special
+                from monarq.cursors c
                 where c.group_id = v_groups[1] and c.available_at <= v_now
                 order by c.available_at, c.partition_id
                 limit v_end - v_request + 1
                 for update skip locked
-            ) as x
-            cross join lateral (
-                select last_seq from monarq.partitions where id = x.partition_id offset 0
-            ) as p;
-            exit when v_ids is null;
-            if v_special then
+            ), next as materialized (
+                select l.*, p.name, p.last_seq, row_number() over () as place
+                from locked l
+                cross join lateral (
+                    select name, last_seq from monarq.partitions where id = l.partition_id offset 0
+                ) as p
+            ), leased as (
+                -- By their place in the table, which is theirs while they are locked.
+                update monarq.cursors c set
+                    lease_no = n.lease_no, lease_token = n.token, lease_until = n.until,
+                    leased_at = v_now, lease_to = n.lease_to, lease_left = n.lease_to - n.position,
+                    consumer = n.consumer, available_at = n.until
+                from (
+                    select nextval('monarq.lease_numbers') as lease_no, f.row, f.partition_id,
+                        f.position, f.name, f.place, i.token,
+                        nullif(coalesce(i.consumer, r_consumer[1]), '') as consumer,
+                        v_now + coalesce(nullif(coalesce(i.lease_us, r_lease_us[1]), 0),
+                            (q.lease_time * 1000000)::bigint) as until,
+                        least(f.position + coalesce(i.batch, r_batch[1]), f.last_seq) as lease_to
+                    from next f
+                    join unnest(r_token[v_request : v_end], r_consumer[v_request : v_end],
+                            r_lease_us[v_request : v_end], r_batch[v_request : v_end])
+                        with ordinality as i (token, consumer, lease_us, batch, place)
+                        on i.place = f.place
+                    where not exists (select from next where special or last_seq <= position)
+                ) as n
+                where c.ctid = n.row
+                returning n.place, n.lease_no, n.until, n.partition_id, n.name,
+                    n.position + 1 as first_seq, n.lease_to as last_seq
+            )
+            select (select count(*) from next) as seen, count(*)::integer as count,
+                array_agg((v_request - 1 + l.place)::integer) as requests,
+                array_agg(l.lease_no) as leases, array_agg(l.until) as untils,
+                array_agg(l.partition_id) as partitions, array_agg(l.name) as names,
+                array_agg(l.first_seq) as firsts, array_agg(l.last_seq) as lasts
+            into v_short from (select * from leased order by place) as l;
+            exit when v_short.seen = 0;
+            if v_short.count = 0 then
                 v_slow := true;
                 exit;
             end if;
-            -- By their place in the table, which is theirs while they are locked.
-            with leased as (
-                update monarq.cursors c set
-                    lease_no = n.lease_no, lease_token = n.token, lease_until = n.until,
-                    leased_at = v_now, lease_to = n.last_seq, lease_left = n.last_seq - c.position,
-                    consumer = n.consumer, available_at = n.until
-                from (
-                    select nextval('monarq.lease_numbers') as lease_no, i.ctid, i.id, i.place,
-                        i.token, i.consumer, i.position + 1 as first_seq,
-                        v_now + coalesce(i.lease_us, (q.lease_time * 1000000)::bigint) as until,
-                        least(i.position + i.batch, i.last_seq) as last_seq
-                    from unnest(v_rows, v_ids, v_positions, v_lasts, r_token[v_request : v_end],
-                            r_consumer[v_request : v_end], r_lease_us[v_request : v_end],
-                            r_batch[v_request : v_end]) with ordinality
-                        as i (ctid, id, position, last_seq, token, consumer, lease_us, batch, place)
-                    where i.id is not null
-                ) as n
-                where c.ctid = n.ctid
-                returning n.place, n.lease_no, n.until, n.id, n.first_seq, n.last_seq
-            )
-            select o_request || array_agg((v_request - 1 + place)::integer order by place),
-                o_lease || array_agg(leased.lease_no order by place),
-                o_until || array_agg(until order by place),
-                o_partition || array_agg(id order by place),
-                o_first || array_agg(first_seq order by place),
-                o_last || array_agg(last_seq order by place),
-                o_marks || array_fill(null::json, array[cardinality(v_ids)])
-            into o_request, o_lease, o_until, o_partition, o_first, o_last, o_marks from leased;
-            v_request := v_request + cardinality(v_ids);
+            o_request := o_request || v_short.requests;
+            o_lease := o_lease || v_short.leases;
+            o_until := o_until || v_short.untils;
+            o_queue := o_queue || array_fill(q.id, array[v_short.count]);
+            o_partition := o_partition || v_short.partitions;
+            o_name := o_name || v_short.names;
+            o_first := o_first || v_short.firsts;
+            o_last := o_last || v_short.lasts;
+            o_marks := o_marks || array_fill(null::json, array[v_short.count]);
+            v_request := v_request + v_short.count;
         end loop;
         while v_slow and v_request <= v_end loop
             v_got := monarq.pop_slowly(v_now, v_groups, v_partition,
-                r_batch[v_request], r_partitions[v_request], r_lease_us[v_request],
-                r_auto_ack[v_request], r_token[v_request], r_consumer[v_request]);
+                coalesce(r_batch[v_request], r_batch[1]),
+                coalesce(r_partitions[v_request], r_partitions[1]),
+                nullif(coalesce(r_lease_us[v_request], r_lease_us[1]), 0),
+                coalesce(r_auto_ack[v_request], r_auto_ack[1]), r_token[v_request],
+                nullif(coalesce(r_consumer[v_request], r_consumer[1]), ''));
             exit when v_got.partition_ids is null;
             o_request := o_request
                 || array_fill(v_request, array[cardinality(v_got.partition_ids)]);
             o_lease := o_lease
                 || array_fill(v_got.lease_no, array[cardinality(v_got.partition_ids)]);
             o_until := o_until || v_got.untils;
+            o_queue := o_queue || array_fill(null::bigint, array[cardinality(v_got.partition_ids)]);
             o_partition := o_partition || v_got.partition_ids;
+            o_name := o_name || array_fill(null::text, array[cardinality(v_got.partition_ids)]);
             o_first := o_first || v_got.first_seqs;
             o_last := o_last || v_got.last_seqs;
             o_marks := o_marks || v_got.marks;
@@ -377,7 +386,8 @@ begin
     end loop;
 
     return query
-    select o.request, o.lease, case when o.lease is not null then o.until end, null::bigint, p.queue_id, p.id, p.name, o.marks,
+    select o.request, o.lease, case when o.lease is not null then o.until end, null::bigint,
+        coalesce(o.queue_id, p.queue_id), o.partition_id, coalesce(o.name, p.name), o.marks,
         s.first_seq + cut.skip, cut.length, s.created_at,
         case when cut.length = s.count then s.data else substring(s.data
             from monarq.offset_at(s.offsets, cut.skip) + 1
@@ -393,20 +403,22 @@ begin
             else s.producers[cut.skip + 1 : cut.skip + cut.length] end,
         case when cut.length = s.count then s.headers
             else s.headers[cut.skip + 1 : cut.skip + cut.length] end
-    from unnest(o_request, o_lease, o_until, o_partition, o_first, o_last, o_marks)
-        with ordinality
-        as o (request, lease, until, partition_id, first_seq, last_seq, marks, place)
+    from unnest(o_request, o_lease, o_until, o_queue, o_partition, o_name, o_first, o_last, o_marks)
+        with ordinality as o (request, lease, until, queue_id, partition_id, name, first_seq,
+            last_seq, marks, place)
+    left join lateral (
+        select queue_id, name from monarq.partitions
+        where o.name is null and id = o.partition_id offset 0
+    ) as p on true
+    -- The one with the first message, and where more than that is wanted, those behind it.
     cross join lateral (
-        select * from monarq.partitions where id = o.partition_id offset 0
-    ) as p
-    cross join lateral (
-        select * from monarq.segments where partition_id = o.partition_id
-            and first_seq <= o.last_seq
-            and first_seq >= (
-                select first_seq from monarq.segments
-                where partition_id = o.partition_id and first_seq <= o.first_seq
-                order by first_seq desc limit 1)
-        offset 0
+        (select * from monarq.segments
+            where partition_id = o.partition_id and first_seq <= o.first_seq
+            order by first_seq desc limit 1)
+        union all
+        (select * from monarq.segments
+            where o.last_seq > o.first_seq and partition_id = o.partition_id
+                and first_seq > o.first_seq and first_seq <= o.last_seq offset 0)
     ) as s
     cross join lateral (
         select greatest(o.first_seq - s.first_seq, 0)::integer as skip,
