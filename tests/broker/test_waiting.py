@@ -24,6 +24,7 @@ from tests.broker.calls import (
 )
 from tests.broker.conftest import StartBroker
 from tests.broker.watching import Watched
+from tests.store.conftest import Place
 
 
 async def test_a_parked_pop_gets_what_is_pushed(broker: Broker) -> None:
@@ -220,7 +221,7 @@ async def test_a_malformed_pop_is_refused_also_behind_others(broker: Broker) -> 
 
 
 async def test_10000_parked_pops_cost_one_trivial_call_a_second(
-    start_broker: StartBroker, watched: Watched, clock: ManualClock
+    start_broker: StartBroker, watched: Watched, clock: ManualClock, place: Place
 ) -> None:
     broker = await start_broker(lifecycle_max_seconds=3600.0, sqlite_poll_ms=1_000.0)
     for number in range(10_000):
@@ -239,7 +240,9 @@ async def test_10000_parked_pops_cost_one_trivial_call_a_second(
     assert 3 <= broker.measures.polls - polls <= 4
     assert {name for name, _ in watched.calls} <= {"changed", "get_settings", "lifecycle", "pop"}
     # A few look now and then whatever the store says.
-    assert sum(len(requests) for requests in watched.requests("pop")) <= 8
+    looks = sum(len(requests) for requests in watched.requests("pop"))
+    # Other tests write to this PostgreSQL; then one of each place looks.
+    assert looks <= 8 + (10 * (broker.measures.polls - polls) if place.is_postgres else 0)
 
 
 @pytest.mark.parametrize("place", ["memory"], indirect=True)

@@ -225,11 +225,7 @@ class Broker:
         if popped.lease_id is None:
             return
         self._parts.measures.pop_steps["given_back"] += 1
-        call = AckCall(loop=self._loop)
-        call.request = [Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id, group=group)]
-        call.count = 1
-        call.size = 0
-        self._parts.acks.add(call)
+        self._parts.release(Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id, group=group))
 
     # --- everything else -----------------------------------------------------------------
 

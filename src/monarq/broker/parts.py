@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from monarq.broker.batching import Inbox, Limits
 from monarq.broker.deferring import Deferred
 from monarq.broker.facts import Facts
 from monarq.broker.failover import Failover
-from monarq.broker.inboxes import ManyInbox, SingleInbox
+from monarq.broker.inboxes import AckCall, ManyInbox, SingleInbox
 from monarq.broker.lifecycle import Lifecycle
 from monarq.broker.maintenance import Maintenance
 from monarq.broker.measures import Measures
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 _ACK_CALLS = 2
 _TRANSACTIONS = 8
 _ACKS = 1_000
+_UNRETURNED = 10_000
+"""Leases that nobody received and that wait for the store to be given back; others expire."""
 _GRACE = 0.5
 """Seconds that the store has beyond its own time limit to say that it has failed."""
 
@@ -59,6 +62,7 @@ class Parts:
         self.measures = measures = Measures()
         self.alarms = alarms = Alarms(clock, loop)
         self.failover: Failover | None = None
+        self._unreturned: deque[Ack] = deque(maxlen=_UNRETURNED)
         self.availability = Availability(
             opener,
             alarms,
@@ -249,6 +253,8 @@ class Parts:
     def _store_up(self) -> None:
         if self.failover is not None:
             self.failover.try_now()
+        for _ in range(len(self._unreturned)):
+            self.release(self._unreturned.popleft())
         self.facts.forget()
         self.waking.stirred_anywhere("store")
         self.lifecycle.hurry()
@@ -264,6 +270,17 @@ class Parts:
             raise
         self.signals.pushed(requests, answers)
         return answers
+
+    def release(self, ack: Ack) -> None:
+        """Give a lease back; when the store is there again, if it is not now."""
+        if not self.availability.is_up:
+            self._unreturned.append(ack)
+            return
+        call = AckCall(loop=asyncio.get_running_loop())
+        call.request = [ack]
+        call.count = 1
+        call.size = 0
+        self.acks.add(call)
 
     def _push_deferred(self, push: Push) -> asyncio.Future[list[Pushed]]:
         call = PushCall(loop=asyncio.get_running_loop())
