@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2, help="how long (default: 2)")
     parser.add_argument("--seed", type=int, help="begin with this seed instead of a random one")
     parser.add_argument("--store", choices=["both", "postgresql", "sqlite"], default="both")
+    parser.add_argument("--keep", action="store_true", help="keep the logs of good rounds too")
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     kinds = ["postgresql", "sqlite"] if arguments.store == "both" else [arguments.store]
@@ -32,13 +33,13 @@ def main() -> int:
         # The last rounds of each kind share what is left, PostgreSQL with the larger part.
         share = 1.0 if len(kinds) == 1 else 0.7 if kind == "postgresql" else 1.0
         seconds = min(ROUND_SECONDS, max(20.0, rest * share))
-        if not _run_round(kind, seed + rounds, seconds):
+        if not _run_round(kind, seed + rounds, seconds, arguments.keep):
             return 1
         rounds += 1
     return 0
 
 
-def _run_round(kind: str, seed: int, seconds: float) -> bool:
+def _run_round(kind: str, seed: int, seconds: float, keep: bool) -> bool:
     directory = Path(tempfile.mkdtemp(prefix="monarq-chaos-"))
     directory.chmod(0o711)
     sys.stdout.write(f"{kind}, seed {seed}, {seconds:.0f} s of faults ...\n")
@@ -46,11 +47,11 @@ def _run_round(kind: str, seed: int, seconds: float) -> bool:
     run = ChaosRun(directory, is_postgres=kind == "postgresql", seed=seed)
     report = asyncio.run(run.run(seconds))
     _print(report)
-    if report.violations:
+    if report.violations or keep:
         sys.stdout.write(f"the logs are in {directory}\n")
-        return False
-    shutil.rmtree(directory)
-    return True
+    else:
+        shutil.rmtree(directory)
+    return not report.violations
 
 
 def _print(report: Report) -> None:

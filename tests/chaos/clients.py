@@ -177,7 +177,7 @@ class Consumer:
             await asyncio.sleep(self._lease_seconds * 1.5)  # and ack too late
         elif mood < 0.1:
             await asyncio.sleep(self._chance.uniform(0, self._lease_seconds / 2))
-        if mood < 0.04:
+        if 0.02 <= mood < 0.04:
             return  # forgets all about it
         failed = [] if self._is_calm or self._chance.random() > 0.05 else messages[-1:]
         completed = messages[: len(messages) - len(failed)]
