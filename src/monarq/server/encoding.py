@@ -6,12 +6,15 @@ all of them: measured, that is as fast as joining strings by hand, and cannot ge
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from monarq.model import Message, Popped, Pushed, PushStatus
+from monarq.store.message_list import MessageList, MessageRun
 from monarq.times import iso
 from monarq.wire.pop import Autopilot, PopAnswer, PoppedMessage
 from monarq.wire.push import PushedItem
@@ -52,43 +55,55 @@ def _buffered(index: int, answer: Pushed) -> PushedItem:
 
 
 def popped_answer(popped: Popped, group: str, autopilot: Autopilot | UnsetType = UNSET) -> bytes:
-    first = popped.messages[0]
+    messages = popped.messages
     lease = popped.lease_id
+    rows: list[PoppedMessage] = []
+    if isinstance(messages, MessageList):
+        for run in messages.runs:
+            rows += _run_messages(run, lease, group)
+    else:
+        rows += [_message(message, lease, group) for message in messages]
+    first = rows[0]
     return encode(
         PopAnswer(
             True,
             first.queue,
             first.partition,
-            str(first.partition_id),
+            first.partition_id,
             lease,
             group,
-            [
-                PoppedMessage(
-                    f"{message.partition_id}-{message.seq}",
-                    message.transaction_id,
-                    message.trace_id,
-                    Raw(message.payload),
-                    iso(message.created_at),
-                    message.queue,
-                    message.partition,
-                    str(message.partition_id),
-                    lease,
-                    group,
-                    message.seq,
-                    message.attempts,
-                    message.attempts - 1,
-                    message.producer,
-                )
-                if message.headers is None and message.priority is None
-                else _full_message(message, lease, group)
-                for message in popped.messages
-            ],
+            rows,
             autopilot,
         )
     )
 
 
-def _full_message(message: Message, lease: str | None, group: str) -> PoppedMessage:
+def _run_messages(run: MessageRun, lease: str | None, group: str) -> Iterable[PoppedMessage]:
+    """Column by column, without a struct a message in between."""
+    if run.headers is not None:
+        return [_message(message, lease, group) for message in run.messages()]
+    partition_id = str(run.partition_id)
+    own = [f"{partition_id}-{seq}" for seq in run.seqs()]
+    return map(
+        PoppedMessage,
+        own,
+        own if run.transaction_ids is None else run.ids(),
+        repeat(None) if run.trace_ids is None else run.trace_ids,
+        map(Raw, run.payloads()),
+        repeat(iso(run.created_at)),
+        repeat(run.queue),
+        repeat(run.partition),
+        repeat(partition_id),
+        repeat(lease),
+        repeat(group),
+        run.seqs(),
+        repeat(1),
+        repeat(0),
+        repeat(None) if run.producers is None else run.producers,
+    )
+
+
+def _message(message: Message, lease: str | None, group: str) -> PoppedMessage:
     headers = message.headers
     return PoppedMessage(
         f"{message.partition_id}-{message.seq}",
@@ -121,4 +136,8 @@ _decode_headers = msgspec.json.Decoder(_Headers).decode
 
 @lru_cache(maxsize=1024)
 def _traceparent(headers: bytes) -> str | UnsetType:
-    return _decode_headers(headers).traceparent
+    """The one that the headers name; they may be anybody's, and it anything."""
+    try:
+        return _decode_headers(headers).traceparent
+    except (msgspec.DecodeError, RecursionError):
+        return UNSET

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -33,8 +32,7 @@ class Principal(Struct, frozen=True):
     role: Role
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """One request, decoded as its route says: `body` and `query` are structs of the types that
     the route names (None where it names none), `path` its percent-decoded parameters."""
 
@@ -60,8 +58,7 @@ class Response(Struct, frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-@dataclass(slots=True)
-class StreamingResponse:
+class StreamingResponse(Struct):
     """An answer that is produced as the client takes it: sent chunked, and `chunks` is asked
     for the next only when the socket has room. It is closed (`aclose`) if the client goes away."""
 
@@ -71,8 +68,7 @@ class StreamingResponse:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-@dataclass(slots=True)
-class Pending(Generic[T]):
+class Pending(Struct, Generic[T]):
     """An answer that is ready when `future` is: `finish` makes it from the result. Spares the
     hot calls a task each. If the client goes away first the future is cancelled; if it does
     after the result is there but before the answer could be written, `undelivered` is told
@@ -81,8 +77,8 @@ class Pending(Generic[T]):
 
     future: asyncio.Future[T]
     finish: Callable[[T], Response]
-    undelivered: Callable[[T], None] | None = field(default=None)
-    failed: Callable[[BaseException], Response] | None = field(default=None)
+    undelivered: Callable[[T], None] | None = None
+    failed: Callable[[BaseException], Response] | None = None
 
 
 Answer: TypeAlias = Response | StreamingResponse
