@@ -20,12 +20,14 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from monarq.broker.push_buffer import PushBuffer
 from monarq.broker.replay import Replayer, StorePush
 from monarq.clock import Clock, SystemClock, micros
+from monarq.config import Settings
 from monarq.errors import BufferWriteError, StoreUnavailableError
 from monarq.model import Push, Pushed, PushItem, PushStatus
 
@@ -210,6 +212,16 @@ class Failover:
         if route is not self.route:
             self.route = route
             self._changed(route)
+
+
+def store_name(settings: Settings) -> str:
+    """Says which store a buffer is for, whoever its user is, and without a password."""
+    parts = urlsplit(settings.store)
+    query = parse_qs(parts.query)
+    host = parts.netloc.rpartition("@")[2] or ":".join(
+        query.get(key, [""])[0] for key in ("host", "port")
+    )
+    return f"{parts.scheme}://{host}{parts.path}#{settings.schema}"
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import structs
 
@@ -18,7 +17,7 @@ from monarq.broker.availability import Availability, Opener
 from monarq.broker.batching import Inbox, Limits
 from monarq.broker.deferring import Deferred
 from monarq.broker.facts import Facts
-from monarq.broker.failover import Failover
+from monarq.broker.failover import Failover, store_name
 from monarq.broker.inboxes import AckCall, ManyInbox, SingleInbox
 from monarq.broker.lifecycle import Lifecycle
 from monarq.broker.maintenance import Maintenance
@@ -174,7 +173,7 @@ class Parts:
             keys = [parse_key(key) for key in settings.encryption_keys]
             buffer = await PushBuffer.open(
                 buffer_dir,
-                store=_store_name(settings),
+                store=store_name(settings),
                 cipher=Cipher(keys) if keys else None,
                 file_bytes=settings.buffer_file_bytes,
                 max_bytes=settings.buffer_max_bytes,
@@ -333,10 +332,3 @@ class Parts:
             self.waking.pushed(notice.queue, {notice.partition: notice.count}, "peer")
         else:
             self.waking.freed(notice.queue, notice.partition, None, "peer")
-
-
-def _store_name(settings: Settings) -> str:
-    """Says which store the buffer is for, whoever is its user."""
-    parts = urlsplit(settings.store)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}#{settings.schema}"

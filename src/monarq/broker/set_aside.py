@@ -103,7 +103,7 @@ class SetAside:
         return name
 
     def _with_items(self, line: SetAsidePush, push: Push) -> SetAsidePush:
-        items = [_readable(item) for item in push.items]
+        items = [readable(item) for item in push.items]
         if self._cipher is None:
             return msgspec.structs.replace(line, items=items)
         sealed = self._cipher.seal(msgspec.json.encode(items))
@@ -165,7 +165,8 @@ def read_poison(path: Path, cipher: Cipher | None = None) -> Iterator[tuple[SetA
             yield line, Push(_items(line, cipher), line.producer, line.commands)
 
 
-def _readable(item: PushItem) -> ReadableItem:
+def readable(item: PushItem) -> ReadableItem:
+    """As a person reads it."""
     payload, coded = _NULL, None
     try:
         payload = Raw(msgspec.json.format(item.payload, indent=-1))

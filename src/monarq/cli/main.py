@@ -7,7 +7,7 @@ import sys
 import typer
 
 from monarq import __version__
-from monarq.cli import api_keys, bench, config, serve
+from monarq.cli import api_keys, bench, buffer, config, serve
 from monarq.cli.messages import complain
 from monarq.errors import MonarqError, SettingsError
 
@@ -23,6 +23,7 @@ serve.add_to(app)
 bench.add_to(app)
 app.add_typer(config.app, name="config")
 app.add_typer(api_keys.app, name="api-key")
+app.add_typer(buffer.app, name="buffer")
 
 
 @app.command()
