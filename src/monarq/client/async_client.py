@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar, overload
 
 from monarq.client.connecting import open_link
+from monarq.client.handles import AsyncJob
+from monarq.client.job import DEFAULT_TASK_QUEUE
 from monarq.client.link import Admin, Link
 from monarq.client.payloads import PayloadType
 from monarq.client.queue import AsyncQueue
+from monarq.client.task_client import AsyncTask, register, register_cron
+from monarq.client.tasks import Task, TaskOptions, Tasks
 from monarq.client.transactions import AsyncTransaction
+from monarq.client.work_queues import WorkQueues
 from monarq.clock import Clock
 from monarq.model import Push, Pushed, PushItem
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class AsyncClient:
@@ -42,6 +49,9 @@ class AsyncClient:
         self.link: Link = open_link(
             address, token=token, keys=keys, schema=schema, clock=clock, timeout=timeout
         )
+        self.work_queues = WorkQueues(self.link)
+        self.tasks = Tasks()
+        """What was registered by `task` and `cron`, for a worker to run."""
 
     async def connect(self) -> AsyncClient:
         await self.link.open()
@@ -65,6 +75,62 @@ class AsyncClient:
     def queue(self, name: str, payload: Any = Any) -> AsyncQueue[Any]:
         """A handle on a queue; `payload` is the type that its payloads must have."""
         return AsyncQueue(self, name, PayloadType(payload))
+
+    # --- tasks and jobs --------------------------------------------------------------------
+
+    def task(
+        self,
+        function: Callable[P, R] | None = None,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_TASK_QUEUE,
+        retries: int | None = None,
+        backoff: float | None = None,
+        timeout: float | None = None,
+        priority: int | None = None,
+        unique_for: float | None = None,
+    ) -> Any:
+        """Register a function as a task: `@mq.task`, or `@mq.task(queue="mail", retries=5)`. It
+        is known to workers by `name`, or by its module and name."""
+        options = TaskOptions(
+            queue=queue,
+            retries=retries,
+            backoff=backoff,
+            timeout=timeout,
+            priority=priority,
+            unique_for=unique_for,
+        )
+
+        def decorate(function: Callable[P, R]) -> Any:
+            return register(self.tasks, self._make_task, function, name, options)
+
+        return decorate if function is None else decorate(function)
+
+    def cron(
+        self, expression: str, *, name: str | None = None, zone: str = "UTC", **options: Any
+    ) -> Callable[[Callable[..., Any]], Any]:
+        """Register a function without arguments to be run at certain times, each once however
+        many workers there are: `@mq.cron("*/5 * * * *")`."""
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            task: Any = function
+            if not isinstance(function, Task):
+                task = self.task(name=name, **options)(function)
+            register_cron(self.tasks, task, expression, name, zone)
+            return task
+
+        return decorate
+
+    def _make_task(
+        self, function: Callable[..., Any], name: str, options: TaskOptions
+    ) -> AsyncTask[Any, Any]:
+        return AsyncTask(function, name, options, self.link, self.work_queues)
+
+    def job(self, job_id: str) -> AsyncJob:
+        """A job that was enqueued, by its id."""
+        return AsyncJob(self.link, job_id, is_new=False)
+
+    # --- the rest --------------------------------------------------------------------------
 
     def transaction(self) -> AsyncTransaction:
         """`async with mq.transaction() as tx: tx.ack(message); tx.push(queue, payload)`."""

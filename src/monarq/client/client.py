@@ -7,15 +7,20 @@ Every call is handed to that thread's loop and waited for, so that there is one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.portal import Portal
 from monarq.client.sync_queue import SyncQueue
+from monarq.client.sync_tasks import SyncJob, SyncTask
 from monarq.client.sync_transactions import SyncTransaction
+from monarq.client.task_client import register_cron
+from monarq.client.tasks import Task, Tasks
 from monarq.clock import Clock
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class SyncAdmin:
@@ -59,6 +64,7 @@ class Client:
             clock=clock,
             timeout=timeout,
         )
+        self._tasks = Tasks()
         self._portal = Portal()
         try:
             self._portal.run(self._client.connect())
@@ -93,6 +99,39 @@ class Client:
     def queue(self, name: str, payload: Any = Any) -> SyncQueue[Any]:
         """A handle on a queue; `payload` is the type that its payloads must have."""
         return SyncQueue(self._client.queue(name, payload), self._portal)
+
+    @property
+    def tasks(self) -> Tasks:
+        """What was registered by `task` and `cron`, for a worker to run."""
+        return self._tasks
+
+    def task(self, function: Callable[P, R] | None = None, **options: Any) -> Any:
+        """As `AsyncClient.task`; what is registered is enqueued without `await`."""
+
+        def decorate(function: Callable[P, R]) -> Any:
+            task: SyncTask[P, R] = SyncTask(self._client.task(**options)(function), self._portal)
+            self._tasks.add(task)
+            return task
+
+        return decorate if function is None else decorate(function)
+
+    def cron(
+        self, expression: str, *, name: str | None = None, zone: str = "UTC", **options: Any
+    ) -> Callable[[Callable[..., Any]], Any]:
+        """As `AsyncClient.cron`."""
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            task: Any = function
+            if not isinstance(function, Task):
+                task = self.task(name=name, **options)(function)
+            register_cron(self._tasks, task, expression, name, zone)
+            return task
+
+        return decorate
+
+    def job(self, job_id: str) -> SyncJob:
+        """A job that was enqueued, by its id."""
+        return SyncJob(self._client.job(job_id), self._portal)
 
     def transaction(self) -> SyncTransaction:
         """`with mq.transaction() as tx: tx.ack(message); tx.push(queue, payload)`."""

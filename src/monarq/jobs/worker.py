@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,10 +17,12 @@ import msgspec
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.consuming import PASSING
+from monarq.client.job import CommandJob, TaskJob, read_job
+from monarq.client.schedules import Schedule
 from monarq.clock import Clock, SystemClock
 from monarq.errors import InvalidRequestError, LeaseError, MonarqError, NotFoundError
+from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
-from monarq.jobs.job import CommandJob, TaskJob, read_job
 from monarq.jobs.leases import Leases
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.presence import Presence, RunningJob, new_worker_id
@@ -49,6 +51,7 @@ class Worker:
         queues: Sequence[str],
         *,
         tasks: Mapping[str, Runnable] | None = None,
+        schedules: Iterable[Schedule] = (),
         concurrency: int = 1,
         burst: bool = False,
         worker_id: str | None = None,
@@ -63,6 +66,7 @@ class Worker:
         self._link = client.link
         self._queues = list(queues)
         self._tasks = tasks or {}
+        self._schedules = list(schedules)
         self._concurrency = concurrency
         self._burst = burst
         self._default_timeout = default_timeout
@@ -103,6 +107,9 @@ class Worker:
             asyncio.create_task(self._leases.keep()),
             asyncio.create_task(self.presence.keep()),
         ]
+        if self._schedules:
+            scheduler = Scheduler(self._link, self._schedules, self._clock)
+            keepers.append(asyncio.create_task(scheduler.keep()))
         try:
             await self._work()
             if self._running:

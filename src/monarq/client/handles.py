@@ -1,0 +1,74 @@
+"""A job that was enqueued: how it is, what came of it, and taking it back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from monarq.client.job import AttemptResult, JobState, job_state, read_result
+from monarq.client.link import Link
+from monarq.errors import MonarqError
+from monarq.model import Attempt, Item, ItemState
+
+_FIRST_LOOK_SECONDS = 0.02
+_LONGEST_LOOK_SECONDS = 1.0
+_FINISHED = (ItemState.DONE, ItemState.DEAD, ItemState.CANCELLED)
+
+
+class JobFailedError(MonarqError):
+    """A job ended without a result: it is dead, or was cancelled."""
+
+    code = "job_failed"
+
+    def __init__(self, job_id: str, state: JobState, error: str | None) -> None:
+        super().__init__(f"job {job_id} is {state}: {error or 'no error was given'}")
+        self.state = state
+
+
+class AsyncJob:
+    """By its item's id. Asking costs a call to the broker each time."""
+
+    def __init__(self, link: Link, item_id: str, *, is_new: bool = True) -> None:
+        self._link = link
+        self.id = item_id
+        self.is_new = is_new
+        """Whether enqueueing stored it; not, if it was there already."""
+
+    async def item(self) -> Item:
+        return await self._link.admin.get_item(self.id)
+
+    async def state(self) -> JobState:
+        return job_state(await self.item())
+
+    async def attempts(self) -> list[Attempt]:
+        """Those that have ended, oldest first."""
+        return await self._link.admin.item_attempts(self.id)
+
+    async def outcome(self, timeout: float | None = None) -> AttemptResult:
+        """Wait until it is finished; what its last attempt left. `JobFailedError` if it died or
+        was cancelled, `TimeoutError` if it takes longer."""
+        async with asyncio.timeout(timeout):
+            pause = _FIRST_LOOK_SECONDS
+            while (item := await self.item()).state not in _FINISHED:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_LOOK_SECONDS)
+        if item.state is not ItemState.DONE:
+            raise JobFailedError(self.id, job_state(item), item.error)
+        attempts = await self.attempts()
+        result = read_result(attempts[-1].result) if attempts else None
+        return result or AttemptResult(seconds=0.0)
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """Wait for the value that a task returned."""
+        return (await self.outcome(timeout)).value
+
+    async def cancel(self) -> None:
+        """A running command is ended within seconds; a running task goes on, for nothing."""
+        await self._link.admin.cancel_item(self.id)
+
+    async def retry(self) -> None:
+        """Start over, with its attempts forgotten."""
+        await self._link.admin.retry_item(self.id)
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"

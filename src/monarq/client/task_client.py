@@ -1,0 +1,74 @@
+"""Tasks that know their client, and can so be enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from monarq.client.handles import AsyncJob
+from monarq.client.link import Link
+from monarq.client.schedules import Schedule
+from monarq.client.tasks import Task, TaskOptions, Tasks, task_name
+from monarq.client.work_queues import WorkQueues
+from monarq.model import Push, PushItem, PushStatus
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncTask(Task[P, R], Generic[P, R]):
+    """Made by `AsyncClient.task`."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        name: str,
+        options: TaskOptions,
+        link: Link,
+        queues: WorkQueues,
+    ) -> None:
+        super().__init__(function, name, options)
+        self._link = link
+        self._queues = queues
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJob:
+        """Store it, to be run by a worker."""
+        [job] = await self._push([self.to_item(args, kwargs)])
+        return job
+
+    async def enqueue_many(self, calls: list[tuple[Any, ...]]) -> list[AsyncJob]:
+        """One job for the positional arguments of each call, all of them or none."""
+        return await self._push([self.to_item(args, {}) for args in calls]) if calls else []
+
+    async def _push(self, items: list[PushItem]) -> list[AsyncJob]:
+        await self._queues.ensure(self.options.queue)
+        pushed = await self._link.push(Push(items))
+        return [
+            AsyncJob(self._link, each.message_id, is_new=each.status is not PushStatus.DUPLICATE)
+            for each in pushed
+        ]
+
+
+def register(
+    tasks: Tasks,
+    make: Callable[[Callable[..., Any], str, TaskOptions], Task[Any, Any]],
+    function: Callable[..., Any],
+    name: str | None,
+    options: TaskOptions,
+) -> Task[Any, Any]:
+    task = make(function, name or task_name(function), options)
+    tasks.add(task)
+    return task
+
+
+def register_cron(
+    tasks: Tasks, task: Task[Any, Any], expression: str, name: str | None, zone: str
+) -> None:
+    tasks.add_schedule(
+        Schedule(
+            name or task.name,
+            expression,
+            lambda transaction_id: task.to_item((), {}, transaction_id=transaction_id),
+            zone=zone,
+        )
+    )

@@ -1,0 +1,157 @@
+"""Tasks: Python functions that are run as jobs.
+
+    mq = Client("sqlite:///app.db")
+
+    @mq.task(queue="mail", retries=5, backoff=2, timeout=30)
+    def send_mail(to: str) -> None: ...
+
+    send_mail.enqueue("ada@example.org")
+    send_mail.schedule(after=60).enqueue("ada@example.org")
+
+`monarq worker start --app module:mq` runs them. Arguments are JSON, and are checked against the
+function's signature when they are enqueued.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+import msgspec
+
+from monarq.client.job import DEFAULT_TASK_QUEUE, TaskJob
+from monarq.client.schedules import Schedule
+from monarq.client.times import Duration, Moment, to_micros, to_seconds
+from monarq.errors import InvalidRequestError
+from monarq.model import PushItem
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task is enqueued; a call may say otherwise."""
+
+    queue: str = DEFAULT_TASK_QUEUE
+    retries: int | None = None
+    backoff: float | None = None
+    timeout: float | None = None
+    priority: int | None = None
+    unique_for: float | None = None
+    """Seconds: enqueued with the same arguments, it is stored once in each such span of time."""
+    run_at: int | None = None
+    delay_seconds: float | None = None
+
+
+class Task(Generic[P, R]):
+    """A registered function. Calling it runs it here and now, as if it were none."""
+
+    def __init__(self, function: Callable[P, R], name: str, options: TaskOptions) -> None:
+        self.function = function
+        self.name = name
+        self.options = options
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self._signature = inspect.signature(function)
+
+    @property
+    def timeout(self) -> float | None:
+        return self.options.timeout
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def with_options(self, **options: Any) -> Self:
+        """The same task, enqueued otherwise: `send_mail.with_options(priority=9).enqueue(…)`."""
+        other = copy.copy(self)
+        other.options = msgspec.structs.replace(self.options, **options)
+        return other
+
+    def schedule(self, *, at: Moment | None = None, after: Duration | None = None) -> Self:
+        """The same task, to be run at a time, or so long after it is enqueued."""
+        if (at is None) == (after is None):
+            raise InvalidRequestError("a task is scheduled `at` a time or `after` a while")
+        return self.with_options(run_at=to_micros(at), delay_seconds=to_seconds(after))
+
+    def to_item(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        transaction_id: str | None = None,
+    ) -> PushItem:
+        """What is pushed; `InvalidRequestError` if the function does not take these arguments, or
+        JSON cannot hold them."""
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidRequestError(f"task {self.name}: {error}") from None
+        options = self.options
+        job = TaskJob(task=self.name, args=list(args), kwargs=dict(kwargs), timeout=options.timeout)
+        try:
+            payload = msgspec.json.encode(job)
+        except (TypeError, ValueError) as error:
+            raise InvalidRequestError(
+                f"task {self.name}: arguments must be JSON: {error}"
+            ) from None
+        if options.unique_for is not None and transaction_id is None:
+            transaction_id = self._unique_id(payload, options.unique_for)
+        return PushItem(
+            queue=options.queue,
+            payload=payload,
+            transaction_id=transaction_id,
+            priority=options.priority,
+            run_at=options.run_at,
+            delay_seconds=options.delay_seconds,
+            max_attempts=None if options.retries is None else options.retries + 1,
+            backoff_base=options.backoff,
+        )
+
+    def _unique_id(self, payload: bytes, seconds: float) -> str:
+        span = int(time.time() // seconds)
+        return f"unique:{hashlib.sha256(payload).hexdigest()[:32]}:{span}"
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} on {self.options.queue}>"
+
+
+class Tasks(Mapping[str, Task[Any, Any]]):
+    """Tasks by name, and the schedules on which some of them run."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self.schedules: dict[str, Schedule] = {}
+
+    def add(self, task: Task[Any, Any]) -> None:
+        known = self._tasks.get(task.name)
+        if known is not None and known.function is not task.function:
+            raise InvalidRequestError(f"there are two tasks with the name {task.name!r}")
+        self._tasks[task.name] = task
+
+    def add_schedule(self, schedule: Schedule) -> None:
+        if schedule.name in self.schedules:
+            raise InvalidRequestError(f"there are two schedules with the name {schedule.name!r}")
+        self.schedules[schedule.name] = schedule
+
+    @property
+    def queues(self) -> list[str]:
+        """Where their jobs are, for a worker that is told nothing else."""
+        return sorted({task.options.queue for task in self._tasks.values()})
+
+    def __getitem__(self, name: str) -> Task[Any, Any]:
+        return self._tasks[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """`module:function`; what is defined in a script that is run has no module to be found in."""
+    return f"{function.__module__}:{function.__qualname__}"

@@ -1,0 +1,125 @@
+"""Schedules: each tick once, however many keep them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monarq.client.async_client import AsyncClient
+from monarq.client.schedules import Schedule
+from monarq.clock import SECOND, ManualClock
+from monarq.errors import InvalidRequestError
+from monarq.jobs.cron import KIND, Scheduler
+from monarq.model import PushItem
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(round(NOON.timestamp()) * SECOND)
+
+
+@pytest.fixture
+async def mq(clock: ManualClock) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient("memory:", clock=clock) as client:
+        await client.queue("tasks").configure(kind="work")
+        yield client
+
+
+def every(expression: str, zone: str = "UTC") -> Schedule:
+    return Schedule(
+        "s",
+        expression,
+        lambda transaction_id: PushItem("tasks", b'{"task":"t"}', transaction_id=transaction_id),
+        zone=zone,
+    )
+
+
+async def pushed(mq: AsyncClient) -> list[str]:
+    return [item.transaction_id for item in (await mq.admin.list_items("tasks")).rows]
+
+
+async def test_a_tick_is_enqueued_when_its_time_comes(mq: AsyncClient, clock: ManualClock) -> None:
+    scheduler = Scheduler(mq.link, [every("*/5 * * * *")], clock)
+    assert await scheduler.tick() == 0
+    clock.advance(299)
+    assert await scheduler.tick() == 0
+    clock.advance(1)
+    assert await scheduler.tick() == 1
+    assert await scheduler.tick() == 0
+    assert await pushed(mq) == ["cron:s:2026-03-01T12:05:00Z"]
+
+
+async def test_many_schedulers_enqueue_a_tick_once(mq: AsyncClient, clock: ManualClock) -> None:
+    schedulers = [Scheduler(mq.link, [every("* * * * *")], clock) for _ in range(5)]
+    for scheduler in schedulers:
+        await scheduler.tick()
+    for _ in range(3):
+        clock.advance(60)
+        await asyncio.gather(*(scheduler.tick() for scheduler in schedulers))
+    assert len(await pushed(mq)) == 3
+
+
+async def test_a_new_schedule_begins_now(mq: AsyncClient, clock: ManualClock) -> None:
+    clock.advance(59)
+    await Scheduler(mq.link, [every("* * * * *")], clock).tick()
+    assert await pushed(mq) == []
+
+
+async def test_of_ticks_that_nobody_was_there_for_the_last_is_caught_up_with(
+    mq: AsyncClient, clock: ManualClock
+) -> None:
+    scheduler = Scheduler(mq.link, [every("*/10 * * * *")], clock)
+    await scheduler.tick()
+    clock.advance(600)
+    await scheduler.tick()
+    clock.advance(45 * 60)
+    await Scheduler(mq.link, [every("*/10 * * * *")], clock).tick()
+    assert await pushed(mq) == ["cron:s:2026-03-01T12:10:00Z", "cron:s:2026-03-01T12:50:00Z"]
+
+
+async def test_a_tick_long_past_is_not_caught_up_with(mq: AsyncClient, clock: ManualClock) -> None:
+    scheduler = Scheduler(mq.link, [every("0 0 * * *")], clock)
+    await scheduler.tick()
+    clock.advance(12 * 3600)
+    await scheduler.tick()
+    clock.advance(2 * 86_400 - 3600)
+    await Scheduler(mq.link, [every("0 0 * * *")], clock).tick()
+    assert await pushed(mq) == ["cron:s:2026-03-02T00:00:00Z"]
+
+
+async def test_what_is_known_of_a_schedule_can_be_looked_at(
+    mq: AsyncClient, clock: ManualClock
+) -> None:
+    await Scheduler(mq.link, [every("*/5 * * * *")], clock).tick()
+    record = await mq.admin.get_record(KIND, "s")
+    assert b'"nextTick":"2026-03-01T12:05:00Z"' in record.value
+
+
+def test_a_time_zone_is_kept_over_its_changes() -> None:
+    schedule = every("0 9 * * *", "Europe/Berlin")
+    winter = schedule.next_after(datetime(2026, 3, 27, 12, tzinfo=UTC))
+    summer = schedule.next_after(datetime(2026, 3, 29, 12, tzinfo=UTC))
+    assert (winter.hour, summer.hour) == (8, 7)
+    assert schedule.next_after(winter) - winter == timedelta(hours=23)
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone"), [("nonsense", "UTC"), ("* * * *", "UTC"), ("* * * * *", "Mars/X")]
+)
+def test_a_bad_schedule_is_refused_when_it_is_made(expression: str, zone: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        every(expression, zone)
+
+
+async def test_a_function_is_registered_with_its_schedule(mq: AsyncClient) -> None:
+    @mq.cron("*/5 * * * *", queue="reports")
+    def report() -> None: ...
+
+    [schedule] = mq.tasks.schedules.values()
+    item = schedule.make_item("cron:x")
+    assert (item.queue, item.transaction_id) == ("reports", "cron:x")
+    assert list(mq.tasks) == [schedule.name]
+    assert report() is None

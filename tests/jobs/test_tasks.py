@@ -1,0 +1,172 @@
+"""Tasks: registered, enqueued, run by a worker, and asked about."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monarq.client.async_client import AsyncClient
+from monarq.client.client import Client
+from monarq.client.handles import JobFailedError
+from monarq.client.job import JobState
+from monarq.errors import InvalidRequestError
+from monarq.jobs.worker import Worker
+from monarq.model import QueueKind
+
+
+@pytest.fixture
+async def mq(tmp_path: Path) -> Any:
+    async with AsyncClient(f"sqlite:///{tmp_path}/mq.db") as client:
+        yield client
+
+
+async def run_all(mq: AsyncClient) -> None:
+    await Worker(mq, mq.tasks.queues, tasks=mq.tasks, burst=True, concurrency=10).run()
+
+
+async def test_a_task_is_enqueued_run_and_its_value_returned(mq: AsyncClient) -> None:
+    @mq.task(queue="sums", retries=2, priority=7)
+    async def add(a: int, b: int = 2) -> int:
+        return a + b
+
+    job = await add.enqueue(1, b=4)
+    assert await job.state() is JobState.PENDING
+    item = await job.item()
+    assert (item.queue, item.max_attempts, item.priority) == ("sums", 3, 7)
+    await run_all(mq)
+    assert await job.result(timeout=5) == 5
+    assert await job.state() is JobState.COMPLETED
+
+
+async def test_waiting_for_a_result_returns_when_it_is_there(mq: AsyncClient) -> None:
+    @mq.task
+    def double(a: int) -> int:
+        return 2 * a
+
+    job = await double.enqueue(21)
+    waiting = asyncio.ensure_future(job.result(timeout=20))
+    await run_all(mq)
+    assert await waiting == 42
+
+
+async def test_a_result_that_takes_too_long_is_not_waited_for(mq: AsyncClient) -> None:
+    @mq.task
+    def nothing() -> None: ...
+
+    job = await nothing.enqueue()
+    with pytest.raises(TimeoutError):
+        await job.result(timeout=0.05)
+
+
+async def test_a_failed_task_raises_where_its_result_is_wanted(mq: AsyncClient) -> None:
+    @mq.task(retries=0)
+    def fail() -> None:
+        raise ValueError("no")
+
+    job = await fail.enqueue()
+    await run_all(mq)
+    with pytest.raises(JobFailedError, match="dead: ValueError: no"):
+        await job.result()
+    await job.retry()
+    assert await job.state() is JobState.PENDING
+    await job.cancel()
+    with pytest.raises(JobFailedError, match="cancelled"):
+        await job.result()
+
+
+async def test_a_task_can_still_be_called(mq: AsyncClient) -> None:
+    @mq.task
+    def double(a: int) -> int:
+        """Twice as much."""
+        return 2 * a
+
+    assert double(4) == 8
+    assert double.__doc__ == "Twice as much."
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((), {}), ((1, 2, 3), {}), ((1,), {"c": 1}), ((object(),), {})]
+)
+async def test_arguments_are_checked_when_they_are_enqueued(
+    mq: AsyncClient, args: Any, kwargs: Any
+) -> None:
+    @mq.task
+    def take(a: Any, b: int = 0) -> None: ...
+
+    with pytest.raises(InvalidRequestError, match="test_tasks"):
+        await take.enqueue(*args, **kwargs)
+    assert (await mq.admin.list_queues()).rows == []
+
+
+async def test_a_task_is_scheduled(mq: AsyncClient) -> None:
+    @mq.task
+    def nothing() -> None: ...
+
+    later = await nothing.schedule(after=timedelta(hours=1)).enqueue()
+    then = datetime.now(UTC) + timedelta(days=1)
+    tomorrow = await nothing.schedule(at=then).enqueue()
+    assert await later.state() is JobState.SCHEDULED
+    assert (await tomorrow.item()).run_at == round(then.timestamp() * 1_000_000)
+    with pytest.raises(InvalidRequestError):
+        nothing.schedule()
+
+
+async def test_a_unique_task_is_stored_once_in_its_span_of_time(mq: AsyncClient) -> None:
+    @mq.task(unique_for=10_000_000)
+    def nothing(a: int) -> None: ...
+
+    first, again, other = [await nothing.enqueue(n) for n in (1, 1, 2)]
+    assert (first.is_new, again.is_new, other.is_new) == (True, False, True)
+    assert again.id == first.id
+
+
+async def test_many_are_enqueued_at_once(mq: AsyncClient) -> None:
+    @mq.task
+    async def double(a: int) -> int:
+        return 2 * a
+
+    jobs = await double.enqueue_many([(n,) for n in range(250)])
+    await run_all(mq)
+    assert [await job.result() for job in jobs] == [2 * n for n in range(250)]
+
+
+async def test_two_tasks_with_one_name_are_refused(mq: AsyncClient) -> None:
+    mq.task(name="x")(lambda: 1)
+    with pytest.raises(InvalidRequestError, match="two tasks"):
+        mq.task(name="x")(lambda: 2)
+
+
+async def test_a_task_needs_a_work_queue(mq: AsyncClient) -> None:
+    await mq.queue("log").push(1)
+    with pytest.raises(Exception, match="ordered"):
+        await mq.task(queue="log")(lambda: 1).enqueue()
+
+
+async def test_options_of_one_call_do_not_stay(mq: AsyncClient) -> None:
+    task = mq.task(priority=1)(lambda: 1)
+    job = await task.with_options(priority=9).enqueue()
+    assert (await job.item()).priority == 9
+    assert task.options.priority == 1
+    assert (await mq.queue("tasks").info()).kind is QueueKind.WORK
+
+
+def test_the_synchronous_client_has_tasks_too(tmp_path: Path) -> None:
+    with Client(f"sqlite:///{tmp_path}/mq.db") as mq:
+
+        @mq.task(queue="sums")
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        job = add.schedule(after=0).with_options(priority=9).enqueue(1, 2)
+        assert [each.is_new for each in add.enqueue_many([(3, 4)])] == [True]
+        assert job.item().priority == 9
+
+        async def work() -> None:
+            async with AsyncClient(f"sqlite:///{tmp_path}/mq.db") as other:
+                await Worker(other, mq.tasks.queues, tasks=mq.tasks, burst=True).run()
+
+        asyncio.run(work())
+        assert job.result(timeout=5) == 3
+        assert mq.job(job.id).state() is JobState.COMPLETED
