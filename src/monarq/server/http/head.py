@@ -90,6 +90,8 @@ class HeadReader:
             return known
         if len(raw) > self._limits.head_bytes:
             raise too_long(self._limits)
+        if raw.count(b"\n") > self._limits.headers + 2:
+            raise HttpError(431, "head_too_large", f"more than {self._limits.headers} headers")
         if not _GRAMMAR.fullmatch(raw):
             raise _refused(_what_is_wrong(raw))
         head = _parse(raw, self._limits)
@@ -118,30 +120,39 @@ def too_long(limits: Limits) -> HttpError:
 class _Fields:
     """What httptools calls back."""
 
-    def __init__(self, most: int) -> None:
+    __slots__ = ("headers", "url")
+
+    def __init__(self) -> None:
         self.url = b""
         self.headers: dict[str, str] = {}
-        self._most = most
 
     def on_url(self, url: bytes) -> None:
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key = name.decode("latin-1").lower()
-        text = value.decode("latin-1").strip(" \t")
-        known = self.headers.get(key)
-        if known is None:
-            if len(self.headers) >= self._most:
-                raise HttpError(431, "head_too_large", f"more than {self._most} headers")
-            self.headers[key] = text
-        elif key in _SINGLE:
-            raise _refused(f"the header {key} is there twice")
-        elif len(known) < 1 << 16:
-            self.headers[key] = f"{known}, {text}"
+        key = _names.get(name) or _lower(name)
+        headers = self.headers
+        text = value.decode("latin-1").rstrip(" \t")
+        if key in headers:
+            if key in _SINGLE:
+                raise _refused(f"the header {key} is there twice")
+            text = f"{headers[key]}, {text}"
+        headers[key] = text
+
+
+_names: dict[bytes, str] = {}
+"""Names of headers as clients write them, and in lower case."""
+
+
+def _lower(name: bytes) -> str:
+    key = name.decode("latin-1").lower()
+    if len(_names) < 1_000 and len(name) < 100:
+        _names[name] = key
+    return key
 
 
 def _parse(raw: bytes, limits: Limits) -> Head:
-    fields = _Fields(limits.headers)
+    fields = _Fields()
     parser = httptools.HttpRequestParser(fields)
     try:
         parser.feed_data(raw)
