@@ -39,6 +39,9 @@ class Place(Protocol):
     async def settle(self) -> None:
         """Let the work that earlier measurements left behind be done."""
 
+    async def tidy(self) -> None:
+        """Clean up behind what was changed, as the database does by itself from time to time."""
+
 
 class SqlitePlace:
     name = "sqlite"
@@ -65,6 +68,9 @@ class SqlitePlace:
         return {"sqlite": sqlite3.sqlite_version, "journal_mode": "wal", "synchronous": "full"}
 
     async def settle(self) -> None:
+        return
+
+    async def tidy(self) -> None:
         return
 
     def _fresh(self) -> Path:
@@ -108,6 +114,10 @@ class PostgresPlace:
     async def settle(self) -> None:
         async with self._connected() as connection:
             await connection.execute("checkpoint")
+
+    async def tidy(self) -> None:
+        async with self._connected() as connection:
+            await connection.execute("vacuum")
 
     async def _drop(self, schema: str) -> None:
         async with self._connected() as connection:

@@ -37,6 +37,7 @@ class Scale(Struct, frozen=True):
     seconds: float | None
     many_partitions: int
     many_items: int
+    backlog: int
 
 
 class Bar(Struct, frozen=True):
@@ -54,9 +55,16 @@ FULL = Scale(
     seconds=None,
     many_partitions=100_000,
     many_items=1_000_000,
+    backlog=500_000,
 )
 QUICK = Scale(
-    messages=4_000, calls=40, rounds=3, seconds=None, many_partitions=5_000, many_items=20_000
+    messages=4_000,
+    calls=40,
+    rounds=3,
+    seconds=None,
+    many_partitions=5_000,
+    many_items=20_000,
+    backlog=20_000,
 )
 
 
@@ -205,6 +213,10 @@ async def measure_flows(place: Place, scale: Scale, report: Report) -> None:
             await place.settle()
             async with place.store() as store, place.floors() as floors:
                 await workloads.prepare(store, partitions)
+                if (partitions, batch) == (1, 1000):
+                    await workloads.keep_backlog(store, floors, scale.backlog)
+                    await place.tidy()
+                    await place.settle()
                 make = workloads.Batches(batch, calls, partitions)
                 rounds = await harness.take_turns(
                     [
@@ -238,14 +250,19 @@ async def measure_growth(place: Place, scale: Scale, report: Report) -> None:
     await place.settle()
     async with AsyncExitStack() as stack:
         small, large = [await stack.enter_async_context(place.store()) for _ in range(2)]
+        for store, partitions in ((small, few), (large, many)):
+            await workloads.fill_partitions(store, partitions, partitions)
+        await place.settle()
+        for store, partitions in ((small, few), (large, many)):
+            await workloads.wear_in(store, partitions)
         for per_call in (1, 64):
             progress(f"{place.name}: {per_call} pop(s) a call at {few:,} and {many:,} partitions")
             pops = calls * per_call
             # More than is popped: the last call, too, has to find a partition for each pop.
             supply = pops * (scale.rounds + 1) + 2 * few
             await workloads.fill_partitions(small, few, supply)
-            await workloads.fill_partitions(large, many, max(many, supply))
-            await place.settle()
+            await workloads.fill_partitions(large, many, supply)
+            await place.tidy()
             rounds = await harness.take_turns(
                 [
                     workloads.single_pops("few", small, per_call, calls),
@@ -297,6 +314,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, help="messages of a measurement, at most")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated")
     parser.add_argument("--seconds", type=float, help="repeat each for this long instead")
+    parser.add_argument("--backlog", type=int, help="messages kept before the bars are measured")
     parser.add_argument("--json", type=Path, help="where to write the record of the run")
     return parser.parse_args(arguments)
 
@@ -310,6 +328,7 @@ def chosen_scale(options: argparse.Namespace) -> Scale:
         seconds=options.seconds,
         many_partitions=scale.many_partitions,
         many_items=scale.many_items,
+        backlog=scale.backlog if options.backlog is None else options.backlog,
     )
 
 

@@ -10,13 +10,15 @@ from typing import TypeVar
 from bench.floors import Floors, Row
 from bench.harness import Side, Stopwatch
 from monarq.errors import MonarqError
-from monarq.model import Ack, Pop, Popped, Push, PushItem, QueueKind
+from monarq.model import Ack, Pop, Popped, Push, PushItem, QueueKind, Seek, SeekTo
 from monarq.store import Store
+from monarq.store.message_list import walk
 
 PAYLOAD_BYTES = 256
 PLAIN = "plain"
 NAMED = "named"
 WORK = "work"
+BACKLOG_STEP = 20_000
 GROUP = "bench"
 
 T = TypeVar("T")
@@ -113,6 +115,20 @@ async def _pop(store: Store, pops: list[Pop]) -> list[Popped]:
     return [popped for popped in good(await store.pop(pops)) if popped.messages]
 
 
+async def keep_backlog(store: Store, floors: Floors, messages: int) -> None:
+    """Messages that were consumed and are kept, the same for every side: a broker has such."""
+    for first in range(0, messages, BACKLOG_STEP):
+        batches = Batches(1000, min(BACKLOG_STEP, messages - first) // 1000, 1)
+        for queue, ids in ((PLAIN, False), (NAMED, True)):
+            for request in batches.pushes(queue, ids=ids):
+                good(await store.push([request]))
+        for rows in batches.rows():
+            await floors.bulk(rows)
+            await floors.rows(rows)
+    for queue in (PLAIN, NAMED):
+        await store.seek(Seek(group=GROUP, queue=queue, to=SeekTo.END))
+
+
 def flow(store: Store, batches: Batches) -> Side:
     """Push without ids, pop, and ack by lease."""
 
@@ -188,11 +204,14 @@ async def _timed_pushes(store: Store, pushes: list[Push]) -> float:
 async def _timed_pops(
     store: Store, pops: list[Pop], messages: int, *, each: bool
 ) -> tuple[float, float]:
-    """Pop and ack until this many messages are through; seconds of each."""
+    """Pop and ack until this many messages are through; seconds of each. What is popped is read:
+    seqs, ids and payloads, or, where each is acked, as structs."""
     popping, acking = Stopwatch(), Stopwatch()
     while messages > 0:
         with popping:
             outcomes = await store.pop(pops)
+            for answer in good(outcomes):
+                _read(answer, as_structs=each)
         popped = [answer for answer in good(outcomes) if answer.messages]
         assert popped, "messages were lost"
         messages -= sum(len(answer.messages) for answer in popped)
@@ -201,6 +220,13 @@ async def _timed_pops(
             acked = await store.ack(acks)
         good(acked)
     return popping.seconds, acking.seconds
+
+
+def _read(popped: Popped, *, as_structs: bool) -> int:
+    """What somebody does who passes all of it on."""
+    if as_structs:
+        return sum([len(message.payload) for message in popped.messages])
+    return sum([len(body) for _, _, body in walk(popped.messages)])
 
 
 def _acks(popped: list[Popped], each: bool) -> list[Ack]:
@@ -238,6 +264,13 @@ async def fill_items(store: Store, items: int) -> None:
     for first in range(0, items, 5000):
         count = min(5000, items - first)
         good(await store.push([Push([PushItem(WORK, body)] * count)]))
+
+
+async def wear_in(store: Store, partitions: int) -> None:
+    """Consume what is there, and push to each partition again: pages that were never written
+    since the last checkpoint cost more, and how many those are is not what is compared."""
+    await _drain(store, PLAIN)
+    await fill_partitions(store, partitions, partitions)
 
 
 def single_pops(name: str, store: Store, per_call: int, calls: int) -> Side:
