@@ -25,6 +25,10 @@ class BufferHealth(Struct, frozen=True, kw_only=True, rename="camel"):
     """When the oldest record was written."""
     set_aside: list[str]
     """Files that could not be replayed, and wait for somebody to look at them."""
+    others: list[str] = []
+    """Subdirectories with pushes for another store, which this broker does not replay."""
+    failing: str | None = None
+    """Why the last push could not be written, if it could not."""
 
 
 class Health(Struct, frozen=True, kw_only=True, rename="camel"):

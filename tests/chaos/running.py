@@ -156,7 +156,7 @@ class ChaosRun:
         try:
             for port, broker in zip(self._ports, self.cluster.brokers, strict=True):
                 buffers = await self._ask("GET", "/api/v1/status/buffers", port=port)
-                if buffers["bytes"] or buffers["route"] != "direct" or buffers["setAside"]:
+                if buffers["bytes"] or buffers["route"] != "direct" or not buffers["healthy"]:
                     left[broker.name] = buffers
             groups = (await self._ask("GET", "/api/v1/consumer-groups"))["consumerGroups"]
             left |= {row["name"]: row["lag"] for row in groups if row["lag"]}

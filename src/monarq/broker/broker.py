@@ -289,6 +289,8 @@ class Broker:
             files=state.files,
             oldest=state.oldest_at,
             set_aside=state.set_aside,
+            others=state.others,
+            failing=state.failing,
         )
 
     async def set_maintenance(self, push: bool | None = None, pop: bool | None = None) -> None:

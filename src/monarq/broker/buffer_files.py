@@ -351,6 +351,11 @@ class BufferFiles:
             owner = read_owner(directory)
             if size and owner is not None and owner.store != self._store:
                 others.append(directory.name)
+        if others and others != self._others:
+            log.error(
+                "%s of the push buffer hold pushes for another store, and are not replayed here",
+                ", ".join(others),
+            )
         self._others_bytes, self._others = total, others
 
     def _subdirectories(self) -> list[Path]:

@@ -19,7 +19,7 @@ class BufferAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
     enabled: bool
     healthy: bool
-    """Whether nothing was set aside."""
+    """Whether it can be written, and nothing in it waits for a person."""
     route: str
     """Where pushes go now: `direct`, `buffer` or `hold`."""
     bytes: int
@@ -29,6 +29,10 @@ class BufferAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     oldest: TimeText | None
     set_aside: list[str]
     """Files that could not be replayed, and wait for somebody to look at them."""
+    others: list[str] = []
+    """Subdirectories with pushes for another store, which this broker does not replay."""
+    failing: str | None = None
+    """Why the last push could not be written, if it could not."""
 
 
 class HealthAnswer(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -89,13 +89,15 @@ def buffer_answer(buffer: BufferHealth | None) -> BufferAnswer:
         )
     return BufferAnswer(
         enabled=True,
-        healthy=not buffer.set_aside,
+        healthy=not (buffer.set_aside or buffer.others or buffer.failing),
         route=buffer.route,
         bytes=buffer.bytes,
         records=buffer.records,
         files=buffer.files,
         oldest=iso_or_none(buffer.oldest),
         set_aside=buffer.set_aside,
+        others=buffer.others,
+        failing=buffer.failing,
     )
 
 
