@@ -7,6 +7,8 @@ from pathlib import Path
 from monarq.broker.broker import Broker
 from monarq.config import Settings
 from monarq.server.broker_metrics import measured, standing
+from monarq.server.connection_metrics import connection_families
+from monarq.server.http import Counters
 from monarq.server.metric_families import Family, added_up, counter
 from monarq.server.process_metrics import process_families
 from monarq.server.request_metrics import RequestMetrics
@@ -15,10 +17,12 @@ from monarq.server.worker_metrics import WorkerMetrics
 
 
 class Metrics:
-    """One a process. `requests` is told of every answer."""
+    """One a process. `requests` is told of every answer; `connections` counts what the HTTP
+    endpoint that it is given to does."""
 
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self.requests = RequestMetrics()
+        self.connections = Counters()
         self._broker = broker
         self._store = StoreMetrics(lambda: broker.store, settings.metrics_queue_labels)
         self._workers: WorkerMetrics | None = None
@@ -35,6 +39,7 @@ class Metrics:
     def of_this_process(self) -> list[Family]:
         return [
             *self.requests.families(),
+            *connection_families(self.connections),
             *measured(self._broker.measures),
             *standing(self._broker.health()),
             *process_families(),

@@ -163,7 +163,7 @@ class Supervisor:
         if self._stopping_since is not None:
             due = [self._stopping_since + self._stop_seconds - now]
         timeout = max(0.0, min(due)) if due else None
-        select.select([woken, *pipes], [], [], timeout)
+        select.select([woken.fileno(), *pipes], [], [], timeout)
         with contextlib.suppress(BlockingIOError):
             while woken.recv(512):
                 pass

@@ -113,7 +113,7 @@ class Worker:
             authenticate=authenticate,
             observe=Observer(settings, metrics.requests, self._spans(stack)).observe,
         )
-        endpoint = Endpoint(application, Limits.of(settings))
+        endpoint = Endpoint(application, Limits.of(settings), counters=metrics.connections)
         stack.callback(endpoint.close)
         servers = [await self._listen(endpoint, listener, tls) for listener in self._listeners]
         endpoint.loop.add_signal_handler(signal.SIGHUP, self._reload, tls)

@@ -49,13 +49,14 @@ class Endpoint:
         limits: Limits | None = None,
         *,
         loop: asyncio.AbstractEventLoop | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self.loop = loop or asyncio.get_running_loop()
         self.application = application
         self.limits = limits or Limits()
         self.heads = HeadReader(self.limits)
         self.dates = Dates(self.loop)
-        self.counters = Counters()
+        self.counters = counters or Counters()
         self.connections: set[Connection] = set()
         self.incoming_bytes = 0
         """Of the bodies that are still coming in."""
