@@ -10,8 +10,8 @@ import pytest
 from monarq.client.async_client import AsyncClient
 from monarq.client.client import Client
 from monarq.client.handles import JobFailedError
-from monarq.client.job import JobState
 from monarq.errors import InvalidRequestError
+from monarq.job import JobState
 from monarq.jobs.worker import Worker
 from monarq.model import QueueKind
 

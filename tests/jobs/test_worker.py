@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from monarq.client.async_client import AsyncClient
-from monarq.client.job import AttemptResult, CommandJob, TaskJob, read_result
+from monarq.job import AttemptResult, CommandJob, TaskJob, read_result
 from monarq.jobs.presence import KIND, STOP_KIND, read_worker
 from monarq.jobs.worker import Worker
 from monarq.model import DeadLetterFilter, Item, ItemState, Push, PushItem, QueueKind

@@ -24,6 +24,7 @@ app = typer.Typer(help="Make and revoke API keys.", no_args_is_help=True)
 class KeyRole(StrEnum):
     READ = "read"
     WRITE = "write"
+    JOBS = "jobs"
     ADMIN = "admin"
 
 

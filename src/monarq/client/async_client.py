@@ -9,7 +9,6 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from monarq.client.connecting import open_link
 from monarq.client.handles import AsyncJob
-from monarq.client.job import DEFAULT_TASK_QUEUE
 from monarq.client.link import Admin, Link
 from monarq.client.payloads import PayloadType
 from monarq.client.queue import AsyncQueue
@@ -18,6 +17,7 @@ from monarq.client.tasks import Task, TaskOptions, Tasks
 from monarq.client.transactions import AsyncTransaction
 from monarq.client.work_queues import WorkQueues
 from monarq.clock import Clock
+from monarq.job import DEFAULT_TASK_QUEUE
 from monarq.model import Push, Pushed, PushItem
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from monarq.client.job import AttemptResult, JobState, job_state, read_result
 from monarq.client.link import Link
 from monarq.errors import MonarqError
+from monarq.job import AttemptResult, JobState, job_state, read_result
 from monarq.model import Attempt, Item, ItemState
 
 _FIRST_LOOK_SECONDS = 0.02

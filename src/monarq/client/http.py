@@ -92,7 +92,8 @@ class HttpLink(Link):
 
     async def push(self, push: Push) -> list[Pushed]:
         body = {"items": [_item(item) for item in push.items]}
-        answer = await self.call("POST", "/api/v1/push", list[PushedItem], body=body)
+        path = "/api/v1/jobs" if push.commands else "/api/v1/push"
+        answer = await self.call("POST", path, list[PushedItem], body=body)
         return [pushed_of(each) for each in answer]
 
     async def pop(self, pop: Pop, wait_seconds: float) -> Popped:

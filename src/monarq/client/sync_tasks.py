@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from monarq.client.handles import AsyncJob
-from monarq.client.job import AttemptResult, JobState
 from monarq.client.portal import Portal
 from monarq.client.task_client import AsyncTask
 from monarq.client.tasks import Task
+from monarq.job import AttemptResult, JobState
 from monarq.model import Attempt, Item
 
 P = ParamSpec("P")

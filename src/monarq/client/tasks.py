@@ -23,10 +23,10 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
 
-from monarq.client.job import DEFAULT_TASK_QUEUE, TaskJob
 from monarq.client.schedules import Schedule
 from monarq.client.times import Duration, Moment, to_micros, to_seconds
 from monarq.errors import InvalidRequestError
+from monarq.job import DEFAULT_TASK_QUEUE, TaskJob
 from monarq.model import PushItem
 
 P = ParamSpec("P")

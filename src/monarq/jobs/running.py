@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from monarq.client.job import AttemptResult, CommandJob, TaskJob
+from monarq.job import AttemptResult, CommandJob, TaskJob
 from monarq.jobs.commands import Command, OnOutput, Stream, run_command
 from monarq.jobs.guard import Guard
 from monarq.jobs.output import BoundedOutput

@@ -17,10 +17,10 @@ import msgspec
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.consuming import PASSING
-from monarq.client.job import CommandJob, TaskJob, read_job
 from monarq.client.schedules import Schedule
 from monarq.clock import Clock, SystemClock
 from monarq.errors import InvalidRequestError, LeaseError, MonarqError, NotFoundError
+from monarq.job import CommandJob, TaskJob, read_job
 from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
 from monarq.jobs.leases import Leases

@@ -42,7 +42,7 @@ Observe = Callable[[Route | None, dict[str, str], int, float], None]
 and the seconds from the whole request to the whole answer."""
 
 _ANYONE = Principal(None, Role.ADMIN)
-_RANKS = {Role.READ: 1, Role.WRITE: 2, Role.ADMIN: 3}
+_RANKS = {role: rank for rank, role in enumerate(Role, 1)}
 _TARGETS = 4096
 _TARGET_LENGTH = 1024
 

@@ -22,6 +22,8 @@ class Role(StrEnum):
 
     READ = "read"
     WRITE = "write"
+    JOBS = "jobs"
+    """May enqueue shell commands."""
     ADMIN = "admin"
 
 

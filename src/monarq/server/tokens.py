@@ -22,9 +22,10 @@ ROLES = {
     "read-only": Role.READ,
     "write": Role.WRITE,
     "read-write": Role.WRITE,
+    "jobs": Role.JOBS,
     "admin": Role.ADMIN,
 }
-_RANKS = {Role.READ: 1, Role.WRITE: 2, Role.ADMIN: 3}
+_RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 class Verified(Struct, frozen=True):

@@ -40,6 +40,12 @@ class PushBody(Struct, rename="camel", forbid_unknown_fields=True):
     """Likewise, and store it as soon as so many messages wait."""
 
 
+class JobsBody(Struct, rename="camel", forbid_unknown_fields=True):
+    """Payloads are `{"command": "…", "env"?: {…}, "cwd"?: "…", "timeout"?: seconds}`."""
+
+    items: Annotated[list[PushItemBody], Meta(max_length=MAX_BATCH)]
+
+
 class PushedItem(Struct, gc=False):
     index: int
     status: PushStatus

@@ -31,8 +31,8 @@ def push(service: Service, request: Request) -> Handled:
         return Response(201, b"[]")
     asked = push_request(body.items, request)
     if body.buffer_ms is None and body.buffer_max is None:
-        return Pending(service.broker.submit_push(asked, size=request.size), _answer)
-    return _answer(
+        return Pending(service.broker.submit_push(asked, size=request.size), push_answer)
+    return push_answer(
         service.broker.push_later(
             asked,
             _BUFFER_MS if body.buffer_ms is None else body.buffer_ms,
@@ -107,7 +107,7 @@ def _is_deep(value: Any) -> bool:
     return bool(level)
 
 
-def _answer(pushed: list[Pushed]) -> Response:
+def push_answer(pushed: list[Pushed]) -> Response:
     return Response(201, encode(pushed_items(pushed)))
 
 
