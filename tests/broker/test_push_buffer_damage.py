@@ -4,12 +4,13 @@
 
 import base64
 import shutil
+import struct
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from monarq.broker.buffer_records import HEADER, encode_entry
+from monarq.broker.buffer_records import HEADER, Frame, decode_entry, encode_entry
 from monarq.broker.buffer_records import Entry as BufferEntry
 from monarq.broker.push_buffer import PushBuffer
 from monarq.broker.set_aside import read_poison
@@ -19,6 +20,13 @@ from monarq.model import Push, PushItem
 from tests.broker.buffering import buffer_files, drain, fill, push_of, texts
 
 TEXTS = ["first", "second", "third"]
+
+#: A record of the first version, as a file may hold it for ever.
+VERSION_1 = (
+    "4d5131000000004b37a1cd0e9c09680f95a46d61726b05c39193919da171c40131a170a174a57472616365a5"
+    "7370616365a47461736bc4027b7d0304cb401600000000000006cb401e000000000000a870726f6475636572"
+    "c29100"
+)
 
 
 async def written(directory: Path, cipher: Cipher | None = None) -> tuple[Path, bytes, list[int]]:
@@ -161,6 +169,29 @@ async def test_what_was_set_aside_can_be_read_by_a_person_and_put_back(tmp_path:
         if cipher is not None:
             with pytest.raises(EncryptionKeyError):
                 list(read_poison(path))
+
+
+def test_a_buffered_message_takes_little_more_than_its_payload() -> None:
+    """As the figures in docs/operations/failover.md say."""
+    item = PushItem("orders", b"x" * 256, "customer-17", transaction_id="x" * 36)
+    one = encode_entry(BufferEntry("m" * 28, 1_700_000_000_000_000, [Push([item])]), 1)
+    many = encode_entry(BufferEntry("m" * 28, 1_700_000_000_000_000, [Push([item] * 100)]), 1)
+    assert len(one) < 395
+    assert len(many) / 100 < 256 + 17 + 36 + 20
+
+
+def test_records_of_version_1_are_read_as_they_were_written() -> None:
+    """Files outlive an upgrade: fields may be added at the end, and nowhere else."""
+    written = bytes.fromhex(VERSION_1)
+    length, *_ = struct.unpack_from(">I", written, 4)
+    frame = Frame(0, len(written), written[3], written[HEADER.size :])
+    assert (written[:3], length) == (b"MQ1", len(frame.body))
+    entry = decode_entry(frame)
+    assert (entry.mark, entry.at, entry.attempted, entry.repeatable) == ("mark", 5, True, [0])
+    [push] = entry.pushes
+    assert push.producer == "producer"
+    [item] = push.items
+    assert item == PushItem("q", b"1", "p", "t", "trace", "space", "task", b"{}", 3, 4, 5.5, 6, 7.5)
 
 
 async def test_a_strangers_files_in_the_directory_hinder_nobody(tmp_path: Path) -> None:
