@@ -8,6 +8,7 @@ so that one caller's mistake never spoils another caller's request.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -51,6 +52,12 @@ class AlreadyPushedError(MonarqError):
     """A push with this mark was stored before; nothing was stored now."""
 
     code = "already_pushed"
+
+    def __init__(self, message: str, refused: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.refused = list(refused)
+        """Which requests of that call, by their index, were refused then for what they met in
+        the store. (Those that are malformed were not stored either.)"""
 
 
 class LeaseError(MonarqError):

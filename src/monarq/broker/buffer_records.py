@@ -58,7 +58,6 @@ class _Body(Struct, array_like=True, frozen=True):
     at: int
     attempted: bool
     pushes: list[_Push]
-    repeatable: list[int] = []
 
 
 class Entry(Struct, frozen=True):
@@ -70,8 +69,6 @@ class Entry(Struct, frozen=True):
     pushes: list[Push]
     attempted: bool = False
     """Whether the store was asked before, so that it may have these pushes under this mark."""
-    repeatable: list[int] = []
-    """Of an attempted one: pushes that the store had by the same transaction ids then."""
 
     @property
     def messages(self) -> int:
@@ -124,7 +121,6 @@ def encode_entry(entry: Entry, salt: int, cipher: Cipher | None = None) -> bytes
                 )
                 for push in entry.pushes
             ],
-            entry.repeatable,
         )
     )
     flags = 0
@@ -156,7 +152,6 @@ def decode_entry(frame: Frame, cipher: Cipher | None = None) -> Entry:
             for push in found.pushes
         ],
         found.attempted,
-        found.repeatable,
     )
 
 

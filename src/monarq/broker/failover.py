@@ -134,13 +134,8 @@ class Failover:
         prepared = [_prepare(push, now) for push in pushes]
         if self._is_replaying:
             self._allowance -= sum(len(item.payload) for push in prepared for item in push.items)
-        repeatable = [
-            index
-            for index, push in enumerate(pushes if attempted else ())
-            if all(item.transaction_id is not None for item in push.items)
-        ]
         try:
-            await self.buffer.append(mark, prepared, attempted=attempted, repeatable=repeatable)
+            await self.buffer.append(mark, prepared, attempted=attempted)
         finally:
             self._update()
             self._work.set()

@@ -112,20 +112,11 @@ class PushBuffer:
     def unread_bytes(self) -> int:
         return self._files.state.bytes + self._waiting_bytes
 
-    async def append(
-        self,
-        mark: str,
-        pushes: Sequence[Push],
-        *,
-        attempted: bool = False,
-        repeatable: Sequence[int] = (),
-    ) -> None:
+    async def append(self, mark: str, pushes: Sequence[Push], *, attempted: bool = False) -> None:
         """Durable when it returns; refused with `BufferWriteError` or `OverloadedError`.
 
         `attempted`: the store was asked with this mark and these very pushes, and nobody knows
-        what became of it; `repeatable` are those of them that may be repeated alone, as all
-        their transaction ids are the caller's own. A caller that is cancelled meanwhile leaves
-        its record behind.
+        what became of it. A caller that is cancelled meanwhile leaves its record behind.
         """
         size = sum(_ITEM_BYTES + len(item.payload) for push in pushes for item in push.items)
         if self._closed:
@@ -133,7 +124,7 @@ class PushBuffer:
         if self._waiting and self._waiting_bytes + size > self._waiting_max_bytes:
             raise OverloadedError("too many pushes wait for the buffer file; try again in a moment")
         loop = asyncio.get_running_loop()
-        entry = Entry(mark, self._clock.now(), list(pushes), attempted, list(repeatable))
+        entry = Entry(mark, self._clock.now(), list(pushes), attempted)
         append = _Append(entry, size, loop.create_future())
         self._waiting.append(append)
         self._waiting_bytes += size

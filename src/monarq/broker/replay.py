@@ -20,6 +20,7 @@ from monarq.broker.push_buffer import PushBuffer
 from monarq.errors import AlreadyPushedError, MonarqError, StoreUnavailableError
 from monarq.model import Push, Pushed
 from monarq.store.contract import Outcome
+from monarq.store.validation import check_push
 
 log = logging.getLogger("monarq.buffer")
 
@@ -73,10 +74,15 @@ class Replayer:
         ]
         try:
             await self._replay_together(places, _joint_mark(records))
-        except AlreadyPushedError:
+        except AlreadyPushedError as error:
             # The store has the call, and may have refused some of its pushes: that answer was
-            # lost. Those that it can tell by their transaction ids are asked about again.
-            again = [place for place in places if _is_repeatable(*place)]
+            # lost, and they get another.
+            refused = set(error.refused)
+            again = [
+                place
+                for index, place in enumerate(places)
+                if index in refused or _is_malformed(*place)
+            ]
             self.replayed += len(places) - len(again)
             if again:
                 await self._replay_together(again, None)
@@ -133,10 +139,13 @@ class UnexpectedPushError(MonarqError):
     code = "unexpected"
 
 
-def _is_repeatable(record: Record, index: int) -> bool:
-    """Whether the store knew it by the transaction ids that it has here."""
-    entry = record.entry
-    return not entry.attempted or (len(entry.pushes) > 1 and index in entry.repeatable)
+def _is_malformed(record: Record, index: int) -> bool:
+    """Whether the store refuses it whenever it is asked."""
+    try:
+        check_push(record.entry.pushes[index])
+    except MonarqError:
+        return True
+    return False
 
 
 def _joint_mark(records: list[Record]) -> str:

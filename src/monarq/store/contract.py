@@ -110,7 +110,8 @@ class Store(abc.ABC):
         printable ASCII characters, another one for every call that is not such a repeat. If
         anything of a call was stored, its mark is, in the same transaction, for a day. A call
         whose mark is there stores nothing and raises `AlreadyPushedError`, whatever it holds;
-        of calls with one mark at the same time, one is stored.
+        the error says which requests of the first were refused. Of calls with one mark at the
+        same time, one is stored.
 
         Errors: `InvalidRequestError`, `QueueFullError`, `EncryptionKeyError`.
         """

@@ -35,6 +35,8 @@ from monarq.store.validation import (
 MAX_ROUNDS = 50
 _MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 24)) + ")"
 _MARK = "select monarq.keep_mark($1, $2)"
+_NOTE_REFUSED = "update monarq.push_marks set refused = $2 where mark = $1"
+_REFUSED = "select refused from monarq.push_marks where mark = $1"
 _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
 _ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 26)) + ")"
 
@@ -74,6 +76,11 @@ class PushBatch:
     def has_valid(self) -> bool:
         """Whether a request is well-formed, whatever became of it."""
         return bool(self._shapes)
+
+    @property
+    def refused(self) -> list[int]:
+        """Well-formed requests that are refused, as far as is known."""
+        return [i for i in self._shapes if isinstance(self.outcomes[i], MonarqError)]
 
     @property
     def open(self) -> list[int]:
@@ -308,9 +315,24 @@ async def push(
     requests: Sequence[Push],
     mark: str | None = None,
 ) -> list[Outcome[list[Pushed]]]:
+    if mark is None:
+        return await _push(database, catalog, cipher, requests, None)
+    check_mark(mark)
+    try:
+        return await _push(database, catalog, cipher, requests, mark)
+    except AlreadyPushedError as error:
+        refused = await database.fetchval(_REFUSED, mark)
+        raise AlreadyPushedError(str(error), refused or ()) from None
+
+
+async def _push(
+    database: Database,
+    catalog: Catalog,
+    cipher: Cipher | None,
+    requests: Sequence[Push],
+    mark: str | None,
+) -> list[Outcome[list[Pushed]]]:
     batch = PushBatch(catalog, cipher, requests, mark)
-    if mark is not None:
-        check_mark(mark)
     try:
         await push_batch(database, batch)
     except asyncpg.PostgresError:
@@ -366,12 +388,15 @@ async def push_batch(database: Database, batch: PushBatch) -> None:
 
 
 async def _push_existing(database: Database, batch: PushBatch) -> bool:
-    """The usual way, one call; False if a queue or partition has to be made first."""
+    """The usual way, one call; False if it takes several: a queue or partition has to be made
+    first, or what was refused has to be noted with the mark."""
     targets: list[Target] = []
     try:
         targets = await batch.targets()
+        if not batch.open:
+            return True
         ordered, work = by_kind(targets)
-        if ordered and work:
+        if (ordered and work) or (batch.mark is not None and batch.refused):
             return False
         if ordered or work:
             first_seqs = await store_targets(database, batch, ordered, work, batch.mark)
@@ -393,11 +418,15 @@ async def _push_making(database: Database, batch: PushBatch) -> None:
         async with database.transaction() as unit:
             await _keep_mark(unit, batch)
             targets = await batch.targets(unit)
+            if not batch.open:
+                raise _TriedError  # nothing to store, so no mark either
             first_seqs = await store_targets(unit, batch, *by_kind(targets))
+            if batch.mark is not None and batch.refused:
+                await unit.fetchval(_NOTE_REFUSED, batch.mark, batch.refused)
         batch.finish(targets, first_seqs)
     except RefusedError as refusal:
         batch.learn(refusal, refused(refusal, targets))
-    except LOST_A_DEADLOCK:
+    except (_TriedError, *LOST_A_DEADLOCK):
         return
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -30,6 +31,8 @@ _KIND = attrgetter(
     "delay_seconds", "max_attempts", "backoff_base",
 )  # fmt: skip
 _KEEP_MARK = "insert into push_marks (mark, pushed_at) values (?, ?) on conflict do nothing"
+_NOTE_REFUSED = "update push_marks set refused = ? where mark = ?"
+_REFUSED = "select refused from push_marks where mark = ?"
 _PLAIN = (None,) * 8
 _QUEUED = PushStatus.QUEUED
 _DUPLICATE = PushStatus.DUPLICATE
@@ -55,15 +58,37 @@ def push(
         except MonarqError as mistake:
             answers.append(mistake)
     appender.flush()
-    if mark is not None and all(isinstance(answer, MonarqError) for answer in answers):
-        session.db.execute("delete from push_marks where mark = ?", (mark,))
+    if mark is not None:
+        _finish_mark(session, mark, answers, refused)
     return answers
 
 
 def _keep_mark(session: Session, mark: str) -> None:
     kept = session.db.execute(_KEEP_MARK, (mark, session.now))
     if not kept.rowcount:
-        raise AlreadyPushedError(f"the push with the mark {mark!r} was stored before")
+        [(refused,)] = session.db.execute(_REFUSED, (mark,)).fetchall()
+        raise AlreadyPushedError(
+            f"the push with the mark {mark!r} was stored before", json.loads(refused or "[]")
+        )
+
+
+def _finish_mark(
+    session: Session,
+    mark: str,
+    answers: Sequence[Outcome[list[Pushed]]],
+    malformed: Sequence[MonarqError | None],
+) -> None:
+    """Nothing stored, no mark; else it says which requests were refused by the store."""
+    if all(isinstance(answer, MonarqError) for answer in answers):
+        session.db.execute("delete from push_marks where mark = ?", (mark,))
+        return
+    refused = [
+        index
+        for index, answer in enumerate(answers)
+        if isinstance(answer, MonarqError) and malformed[index] is None
+    ]
+    if refused:
+        session.db.execute(_NOTE_REFUSED, (json.dumps(refused), mark))
 
 
 def push_one(session: Session, appender: Appender, request: Push) -> list[Pushed]:
