@@ -97,7 +97,7 @@ async def end_to_end(url: str, seconds: float) -> Findings:
         size=SIZE,
         partitions=100,
         connections=8,
-        consumers=8,
+        consumers=16,
         rate=200,
         seconds=seconds,
         warm_up_seconds=2,

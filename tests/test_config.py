@@ -285,6 +285,7 @@ def test_every_setting_has_a_description_and_a_group() -> None:
     assert set(GROUPS) <= set(FIELDS)
     for field in FIELDS.values():
         assert field.description
+        assert "[" not in field.description  # the command line takes it for markup
         assert field.group
         assert field.kind in ("int", "float", "bool", "str", "list")
 

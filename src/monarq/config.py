@@ -149,9 +149,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     metrics_queue_labels: Annotated[
         int, Meta(ge=0, le=100_000, description="queues with labels of their own in the metrics")
     ] = 500
-    tracing: Annotated[bool, Meta(description="send OpenTelemetry spans (needs monarq[otel])")] = (
-        False
-    )
+    tracing: Annotated[
+        bool, Meta(description="send OpenTelemetry spans (needs the extra otel)")
+    ] = False
 
 
 #: What `--help` and the documentation group the settings by: the first of each group.

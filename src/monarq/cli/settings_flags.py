@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from monarq.config import FIELDS, Field
 from monarq.settings_loading import value_text
@@ -56,8 +55,7 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 def _help(field: Field) -> str:
     default = value_text(field.default)
-    text = f"{field.description} (default: {default})" if default else field.description
-    return escape(text)
+    return f"{field.description} (default: {default})" if default else field.description
 
 
 def _annotation(field: Field) -> Any:

@@ -22,7 +22,9 @@ _stamped = msgspec.json.Decoder(StampedPop)
 class Consumption:
     """What consumers did; a new one is begun after the warm-up."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: float = 0.0) -> None:
+        self.since = since
+        """What was due before counts as delivered, and not in the latency."""
         self.pop = Histogram()
         self.ack = Histogram()
         self.end_to_end = Histogram()
@@ -116,7 +118,8 @@ class _Consumer:
         self._count = len(answer.messages)
         if consumers.is_stamped:
             for message in answer.messages:
-                consumption.end_to_end.add(now - message.data.due)
+                if message.data.due >= consumption.since:
+                    consumption.end_to_end.add(now - message.data.due)
         else:
             consumption.pop.add(now - self._started)
         consumption.popped += self._count

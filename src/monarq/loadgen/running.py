@@ -75,7 +75,7 @@ class _Run:
                 async with self._watched("warming up"):
                     sent += await self._drive(connections, requests, plan.warm_up_seconds)
             self._errors.clear()
-            self._consumption = Consumption()
+            self._consumption = Consumption(since=perf_counter())
             self._pushes = Report()
             async with self._watched("measuring"):
                 sent += await self._drive(connections, requests, plan.seconds)
