@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby, repeat
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -25,7 +27,7 @@ from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, QueueKind, Re
 from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database, Work
-from monarq.store.validation import check_ack, check_renew
+from monarq.store.validation import check_ack, check_common_name, check_renew
 
 _MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 _LEASES = "select * from monarq.ack_leases($1, $2, $3, $4, $5, $6)"
@@ -41,6 +43,8 @@ _FAULTS: dict[str, tuple[type[MonarqError], str]] = {
     "not_in_lease": (NotInLeaseError, "the message was not delivered under this lease"),
 }
 _NEVER_GIVEN = (2**62, "")
+_FEW = 2
+_KIND = attrgetter("status", "partition_id", "lease_id", "group", "error", "retry_at", "result")
 _Part = tuple[int, Ack, PartitionFacts]
 """An ack of one message, or of what a lease covers in one partition, for request n."""
 
@@ -53,6 +57,9 @@ def fault(word: str) -> MonarqError:
 async def ack(
     unit: Database | Work, catalog: Catalog, requests: Sequence[Ack]
 ) -> list[Outcome[Acked]]:
+    runs = _runs_in_line(catalog, requests)
+    if runs is not None:
+        return await _complete_runs(unit, catalog, runs)
     outcomes: list[Outcome[Acked] | None] = [None] * len(requests)
     for index, request in enumerate(requests):
         try:
@@ -97,6 +104,106 @@ async def ack(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
+class _RunInLine(NamedTuple):
+    """Acks that complete messages under one lease, one after the other."""
+
+    partition_id: int
+    group: str
+    lease: tuple[int, str]
+    first_seq: int
+    ids: list[str]
+    start: int
+    """Which request of the call is its first."""
+
+
+def _runs_in_line(catalog: Catalog, requests: Sequence[Ack]) -> list[_RunInLine] | None:
+    """All of the call as such runs, no two of one partition and group; None if it is not. Clients
+    mostly answer all messages of a lease, in order, and each may come with a thousand."""
+    if len(requests) < _FEW:
+        return None
+    runs: list[_RunInLine] = []
+    start = 0
+    try:
+        for kind, group in groupby(requests, _KIND):
+            ids = [request.transaction_id for request in group]
+            run = _run_in_line(catalog, kind, ids, start)
+            if run is None:
+                return None
+            runs.append(run)
+            start += len(ids)
+    except MonarqError:
+        return None
+    if len({(run.partition_id, run.group) for run in runs}) < len(runs):
+        return None
+    return sorted(runs) if len(runs) > 1 else runs
+
+
+def _run_in_line(
+    catalog: Catalog, kind: tuple[Any, ...], ids: list[str | None], start: int
+) -> _RunInLine | None:
+    status, partition_id, lease, group, *rest = kind
+    if status is not AckStatus.COMPLETED or type(partition_id) is not int or any(rest):
+        return None
+    facts = catalog.known_facts(partition_id)
+    # The ids need no check: they turn out to be those of messages, or this is no such run.
+    names = [one for one in ids if type(one) is str]
+    if len(names) < len(ids) or facts is None or facts.kind is not QueueKind.ORDERED:
+        return None
+    check_common_name(group, "consumerGroup")
+    check_common_name(lease, "leaseId")
+    number, token = parse_lease_id(lease)
+    own = parse_message_id(names[0])
+    if own is not None and own[0] == partition_id:
+        first: int | None = own[1]
+        prefix = f"{partition_id}-"
+        if names != [f"{prefix}{seq}" for seq in range(own[1], own[1] + len(names))]:
+            return None
+    else:
+        first = catalog.delivered.first_of(number, partition_id, names)
+    if first is None:
+        return None
+    return _RunInLine(partition_id, group, (number, token), first, names, start)
+
+
+async def _complete_runs(
+    unit: Database | Work, catalog: Catalog, runs: list[_RunInLine]
+) -> list[Outcome[Acked]]:
+    rows = await unit.fetch(
+        _MESSAGES,
+        unit.now(),
+        [run.partition_id for run in runs],
+        [run.group for run in runs],
+        [run.lease[0] for run in runs],
+        [run.lease[1] for run in runs],
+        list(range(1, len(runs) + 1)),
+        [run.first_seq for run in runs],
+        [run.first_seq + len(run.ids) - 1 for run in runs],
+        None,
+        [_STATUS[AckStatus.COMPLETED]] * len(runs),
+        [None] * len(runs),
+        [None] * len(runs),
+    )
+    by_start: dict[int, list[Outcome[Acked]]] = {}
+    for entry, faults, _, _, ends in rows:
+        run = runs[entry - 1]
+        facts = catalog.known_facts(run.partition_id)
+        assert facts is not None
+        queue, partition = facts.queue, facts.name
+        if faults is None:
+            faults, ends = repeat(None), [False] * (len(run.ids) - 1) + [ends[0]]
+        by_start[run.start] = [
+            fault(word)
+            if word
+            else Acked(
+                queue=queue, partition=partition, transaction_id=one, lease_released=ended, dead=0
+            )
+            for one, word, ended in zip(run.ids, faults, ends, strict=False)
+        ]
+        if ends[-1]:
+            catalog.delivered.forget(run.lease[0], run.partition_id)
+    return [answer for start in sorted(by_start) for answer in by_start[start]]
+
+
 async def _ack_leases(
     unit: Database | Work,
     catalog: Catalog,
@@ -130,6 +237,7 @@ async def _ack_leases(
         elif word:
             answers.append((index, fault(word)))
         else:
+            catalog.delivered.forget(leases[place - 1][0] or 0, partition_id)
             acked = Acked(
                 queue=partition.queue,
                 partition=partition.name,

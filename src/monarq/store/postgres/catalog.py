@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from monarq.model import Queue, QueueKind, QueueOptions
 from monarq.store.postgres.database import Database, Work
+from monarq.store.postgres.delivered_ids import DeliveredIds
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,6 +55,7 @@ class Catalog:
         self._partition_count = 0
         self._facts: dict[int, PartitionFacts] = {}
         self._group_ids: dict[tuple[int, str], int] = {}
+        self.delivered = DeliveredIds()
 
     # Inside a transaction its own connection has to be used: the pool may be waiting for it.
     # What it sees may come to nothing, so it is not kept.
@@ -134,6 +136,10 @@ class Catalog:
             if unit is None:
                 _keep(self._facts, found)
         return known
+
+    def known_facts(self, partition_id: int) -> PartitionFacts | None:
+        """Without asking anybody."""
+        return self._facts.get(partition_id)
 
     def learn_partition(self, partition_id: int, name: str, queue: Queue) -> None:
         """Keep what a pop has said anyway, so that its ack need not ask."""

@@ -272,6 +272,10 @@ class Popper:
             elif queue is not None and all(row["queue_id"] == queue.id for row in rows):
                 for row in rows:
                     self._catalog.learn_partition(row["partition_id"], row["partition_name"], queue)
+                    if row["transaction_ids"] is not None and row["lease_no"] is not None:
+                        self._catalog.delivered.learn(
+                            row["lease_no"], row["partition_id"], row["seq"], row["transaction_ids"]
+                        )
                 messages = _messages(rows, [queue.name] * len(rows), self._cipher)
             else:
                 facts = await self._catalog.facts([row["partition_id"] for row in rows], unit)

@@ -1,0 +1,135 @@
+"""Acks of a lease's messages given one by one, as clients give them: the same as each alone, where
+they are in order and where not, whoever popped them."""
+
+import pytest
+
+from monarq.model import Ack, AckStatus, PushItem
+from monarq.store import Store
+from tests.store.calls import code_of, pop, push_items
+from tests.store.conftest import OpenStore
+from tests.store.scenarios import numbers, stats
+
+
+async def push_named(store: Store, partition: str, count: int, *, every: int = 1) -> None:
+    """Several requests, so that a lease covers more than one segment."""
+    for first in range(1, count + 1, 4):
+        items = [
+            PushItem("q", b"%d" % n, partition, f"{partition}/{n}" if n % every == 0 else None)
+            for n in range(first, min(first + 4, count + 1))
+        ]
+        await push_items(store, *items)
+
+
+async def acks_of(store: Store, partition: str, batch: int = 100) -> list[Ack]:
+    popped = await pop(store, "q", batch, partition=partition)
+    return [
+        Ack(
+            transaction_id=message.transaction_id,
+            partition_id=message.partition_id,
+            lease_id=popped.lease_id,
+        )
+        for message in popped.messages
+    ]
+
+
+@pytest.mark.parametrize("every", [1, 2, 100])
+async def test_all_of_a_lease_one_by_one(store: Store, every: int) -> None:
+    await push_named(store, "p", 10, every=every)
+    acks = await acks_of(store, "p")
+    answers = await store.ack(acks)
+    assert [code_of(answer) for answer in answers] == [None] * 10
+    assert [answer.transaction_id for answer in answers] == [a.transaction_id for a in acks]  # type: ignore[union-attr]
+    assert [answer.lease_released for answer in answers] == [False] * 9 + [True]  # type: ignore[union-attr]
+    assert (await stats(store, "q")).completed == 10
+    again = await store.ack(acks)
+    assert {code_of(answer) for answer in again} == {"already_acked"}
+
+
+async def test_what_another_store_popped_is_acked_by_its_ids(
+    store: Store, open_another: OpenStore
+) -> None:
+    other = await open_another()
+    await push_named(store, "p", 10)
+    answers = await other.ack(await acks_of(store, "p"))
+    assert [code_of(answer) for answer in answers] == [None] * 10
+    assert answers[-1].lease_released  # type: ignore[union-attr]
+    assert not (await pop(store, "q", 10)).messages
+
+
+async def test_several_leases_in_one_call_are_answered_in_the_order_given(store: Store) -> None:
+    for partition in ("c", "a", "b"):
+        await push_named(store, partition, 6)
+    calls = [await acks_of(store, partition, 5) for partition in ("c", "a", "b")]
+    acks = [ack for call in calls for ack in call]
+    answers = await store.ack(acks)
+    assert [answer.partition for answer in answers] == ["c"] * 5 + ["a"] * 5 + ["b"] * 5  # type: ignore[union-attr]
+    assert [answer.lease_released for answer in answers] == ([False] * 4 + [True]) * 3  # type: ignore[union-attr]
+    assert numbers(await pop(store, "q", 10, partitions=3)) == [6, 6, 6]
+
+
+async def test_some_of_a_lease_then_the_rest(store: Store) -> None:
+    await push_named(store, "p", 8)
+    acks = await acks_of(store, "p")
+    for part, ends in ((acks[:3], False), (acks[5:], False), (acks[3:5], True)):
+        answers = await store.ack(part)
+        assert [code_of(answer) for answer in answers] == [None] * len(part)
+        assert answers[-1].lease_released is ends  # type: ignore[union-attr]
+    assert not (await pop(store, "q", 10)).messages
+
+
+async def test_a_part_that_was_answered_before_fails_alone(store: Store) -> None:
+    await push_named(store, "p", 6)
+    acks = await acks_of(store, "p")
+    await store.ack(acks[1:3])
+    answers = await store.ack(acks)
+    assert [code_of(answer) for answer in answers] == [
+        None,
+        "already_acked",
+        "already_acked",
+        None,
+        None,
+        None,
+    ]
+    assert answers[-1].lease_released  # type: ignore[union-attr]
+
+
+async def test_the_wrong_order_a_repeat_and_another_status_are_as_each_alone(store: Store) -> None:
+    await push_named(store, "p", 5)
+    acks = await acks_of(store, "p")
+    failed = Ack(
+        status=AckStatus.FAILED,
+        transaction_id=acks[4].transaction_id,
+        partition_id=acks[4].partition_id,
+        lease_id=acks[4].lease_id,
+    )
+    answers = await store.ack([acks[1], acks[0], acks[0], acks[2], acks[3], failed])
+    assert [code_of(answer) for answer in answers] == [
+        None,
+        None,
+        "already_acked",
+        None,
+        None,
+        None,
+    ]
+    counted = await stats(store, "q")
+    assert (counted.completed, counted.failed) == (4, 1)
+
+
+async def test_ids_that_are_not_there_and_leases_that_are_not_fail_each(store: Store) -> None:
+    await push_named(store, "p", 4)
+    acks = await acks_of(store, "p")
+    made_up = [
+        Ack(transaction_id=f"x{n}", partition_id=one.partition_id, lease_id=one.lease_id)
+        for n, one in enumerate(acks)
+    ]
+    assert {code_of(answer) for answer in await store.ack(made_up)} == {"not_found"}
+    no_lease = [
+        Ack(
+            transaction_id=one.transaction_id,
+            partition_id=one.partition_id,
+            lease_id="9-" + "0" * 16,
+        )
+        for one in acks
+    ]
+    assert {code_of(answer) for answer in await store.ack(no_lease)} <= {"lease_unknown"}
+    assert [code_of(answer) for answer in await store.ack(acks)] == [None] * 4
