@@ -21,6 +21,10 @@ from monarq.settings_loading import load
 app = typer.Typer(help="Make and revoke API keys.", no_args_is_help=True)
 
 
+def add_to(main: typer.Typer) -> None:
+    main.add_typer(app, name="api-key")
+
+
 class KeyRole(StrEnum):
     READ = "read"
     WRITE = "write"

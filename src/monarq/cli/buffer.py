@@ -21,6 +21,11 @@ from monarq.settings_loading import load
 
 app = typer.Typer(help="Look at pushes that could not be replayed.", no_args_is_help=True)
 
+
+def add_to(main: typer.Typer) -> None:
+    main.add_typer(app, name="buffer")
+
+
 File = Annotated[str | None, typer.Option("--config", metavar="FILE", help="TOML file to read")]
 Name = Annotated[str, typer.Argument(help="a file, as `monarq buffer list` shows it")]
 DataDir = Annotated[

@@ -9,13 +9,20 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from monarq.cli import job_settings
 from monarq.cli.messages import answers, complain
 from monarq.cli.settings_reference import settings_tables
 from monarq.config import FIELDS
 from monarq.errors import SettingsError
 from monarq.settings_loading import Loaded, load, shown, value_text
 
-app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+app = typer.Typer(help="Look at the settings, and set the defaults of jobs.", no_args_is_help=True)
+
+
+def add_to(main: typer.Typer) -> None:
+    job_settings.add_to(app)
+    main.add_typer(app, name="config")
+
 
 File = Annotated[str | None, typer.Option("--config", metavar="FILE", help="TOML file to read")]
 

@@ -18,7 +18,7 @@ from monarq.client.transactions import AsyncTransaction
 from monarq.client.work_queues import WorkQueues
 from monarq.clock import Clock
 from monarq.job import DEFAULT_TASK_QUEUE
-from monarq.model import Push, Pushed, PushItem
+from monarq.model import Push, Pushed
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -141,6 +141,6 @@ class AsyncClient:
         """Everything else, by the names of the store's contract."""
         return self.link.admin
 
-    async def push_items(self, items: list[PushItem]) -> list[Pushed]:
+    async def push(self, push: Push) -> list[Pushed]:
         """Items of any queues, all of them or none."""
-        return await self.link.push(Push(items))
+        return await self.link.push(push)

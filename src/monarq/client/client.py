@@ -17,6 +17,7 @@ from monarq.client.sync_transactions import SyncTransaction
 from monarq.client.task_client import register_cron
 from monarq.client.tasks import Task, Tasks
 from monarq.clock import Clock
+from monarq.model import Push, Pushed
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -132,6 +133,10 @@ class Client:
     def job(self, job_id: str) -> SyncJob:
         """A job that was enqueued, by its id."""
         return SyncJob(self._client.job(job_id), self._portal)
+
+    def push(self, push: Push) -> list[Pushed]:
+        """Items of any queues, all of them or none."""
+        return self._portal.run(self._client.push(push))
 
     def transaction(self) -> SyncTransaction:
         """`with mq.transaction() as tx: tx.ack(message); tx.push(queue, payload)`."""

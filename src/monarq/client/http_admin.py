@@ -274,6 +274,11 @@ class HttpAdmin:
         answer = await self._call("GET", _ITEMS, ItemsAnswer, query=query)
         return Page([item_of(row) for row in answer.items], answer.next)
 
+    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
+        query = {"queue": queue, "order": "next", "limit": limit}
+        answer = await self._call("GET", _ITEMS, ItemsAnswer, query=query)
+        return [item_of(row) for row in answer.items]
+
     async def get_item(self, item_id: str) -> Item:
         return item_of(await self._item(item_id))
 

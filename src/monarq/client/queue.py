@@ -21,6 +21,7 @@ from monarq.model import (
     Group,
     Page,
     Pop,
+    Push,
     Pushed,
     PushItem,
     Queue,
@@ -85,13 +86,13 @@ class AsyncQueue(Generic[T]):
             delay=delay,
             max_attempts=max_attempts,
         )
-        [pushed] = await self._client.push_items([item])
+        [pushed] = await self._client.push(Push([item]))
         return pushed
 
     async def push_many(self, payloads: Iterable[T]) -> list[Pushed]:
         """All of them, or none."""
         items = [self.item(payload) for payload in payloads]
-        return await self._client.push_items(items) if items else []
+        return await self._client.push(Push(items)) if items else []
 
     def buffer(self, *, max_count: int = 1000, max_seconds: float = 0.1) -> PushBuffer[T]:
         """Gathers pushes and sends them together, for `async with`."""

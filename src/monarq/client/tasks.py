@@ -51,12 +51,16 @@ class Task(Generic[P, R]):
     """A registered function. Calling it runs it here and now, as if it were none."""
 
     def __init__(self, function: Callable[P, R], name: str, options: TaskOptions) -> None:
-        self.function = function
+        self._function = function
         self.name = name
         self.options = options
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self._signature = inspect.signature(function)
+
+    @property
+    def function(self) -> Callable[P, R]:
+        return self._function
 
     @property
     def timeout(self) -> float | None:

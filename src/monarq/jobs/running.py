@@ -34,8 +34,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class Runnable(Protocol):
     """A task, as a worker needs it."""
 
-    function: Callable[..., Any]
-    timeout: float | None
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    @property
+    def timeout(self) -> float | None: ...
 
 
 async def run_command_job(

@@ -1,0 +1,215 @@
+"""What commands that talk to a broker share: where it is, how they answer, how they fail.
+
+A command takes a `Caller` first; `calling` gives its function the options that all of them have.
+Answers go to stdout (with `--json`, only JSON), everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monarq.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from monarq.client.client import Client
+
+_PANEL = "Where the broker is"
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        envvar="MONARQ_STORE",
+        help="store address; the broker then runs in this process "
+        "(default: the SQLite file in the data directory)",
+        rich_help_panel=_PANEL,
+        show_default=False,
+        show_envvar=False,
+    ),
+]
+UrlOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--url",
+        envvar="MONARQ_URL",
+        help="URL of a broker, instead of a store; may be given several times",
+        rich_help_panel=_PANEL,
+        show_default=False,
+        show_envvar=False,
+    ),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="MONARQ_TOKEN",
+        help="token or API key for --url",
+        rich_help_panel=_PANEL,
+        show_default=False,
+        show_envvar=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, and nothing else, on stdout")]
+
+_COMMON: dict[str, Any] = {
+    "store": StoreOption,
+    "url": UrlOption,
+    "token": TokenOption,
+    "as_json": JsonOption,
+}
+
+
+class Caller:
+    """Where a command's broker is, and how it answers."""
+
+    def __init__(
+        self, store: str | None, url: Sequence[str] | None, token: str | None, as_json: bool
+    ) -> None:
+        self.urls = list(url or ())
+        self.token = token
+        self.as_json = as_json
+        self._store = store
+        if store and self.urls and _was_typed("--store") and _was_typed("--url"):
+            raise InvalidRequestError("give --store or --url, not both")
+        # What was typed wins over what a variable says.
+        if _was_typed("--store"):
+            self.urls = []
+
+    @property
+    def address(self) -> str | list[str]:
+        """For a client."""
+        return self.urls or self.store_address
+
+    @property
+    def store_address(self) -> str:
+        from monarq.places import store_address
+        from monarq.settings_loading import load
+
+        if self._store:
+            return self._store
+        return store_address(load(check=False).settings)
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        from monarq.client.client import Client
+
+        with Client(self.address, token=self.token if self.urls else None) as client:
+            yield client
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def answer(self, value: Any, text: str | Callable[[], None]) -> None:
+        """One answer: `value` as JSON, or else the text."""
+        if self.as_json:
+            print_json(value)
+        elif callable(text):
+            text()
+        else:
+            print(text)
+
+    def rows(self, rows: Iterable[dict[str, Any]], columns: Sequence[str], *, empty: str) -> None:
+        """A list: a JSON array of objects, or a table of these columns."""
+        found = list(rows)
+        if self.as_json:
+            print_json(found)
+        elif not found:
+            say(empty)
+        else:
+            print_table(columns, [[row.get(column) for column in columns] for row in found])
+
+
+def calling(command: Callable[..., None]) -> Callable[..., None]:
+    """`command(caller, …)` as a function with the common options at the end."""
+
+    def run(
+        *, store: str | None, url: list[str] | None, token: str | None, as_json: bool, **own: Any
+    ) -> None:
+        command(Caller(store, url, token, as_json), **own)
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in list(signature.parameters.values())[1:]
+    ]
+    common = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if name == "as_json" else None,
+            annotation=annotation,
+        )
+        for name, annotation in _COMMON.items()
+    ]
+    parameters = [*own, *common]
+    run.__name__ = command.__name__
+    run.__doc__ = command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def say(text: str) -> None:
+    """A line on stderr, for people."""
+    print(text, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    import msgspec
+
+    print(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Columns as wide as needed; what does not fit the terminal is cut in its widest column."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        numeric = all(isinstance(row[number], int | float | None) for row in rows)
+        table.add_column(
+            column,
+            justify="right" if numeric else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    is_terminal = sys.stdout.isatty()
+    width = None if is_terminal or "COLUMNS" in os.environ else 10_000
+    Console(highlight=False, width=width).print(table)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask, unless `--yes` was given; where nobody can be asked, that is needed."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidRequestError(f"{question} Say --yes to go on.")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value).replace("\n", "⏎")
+
+
+def _was_typed(flag: str) -> bool:
+    return any(argument == flag or argument.startswith(f"{flag}=") for argument in sys.argv[1:])

@@ -1,0 +1,99 @@
+"""Jobs as the command line shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monarq.cli.formats import moment
+from monarq.client.client import Client
+from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.job import CommandJob, job_state, read_job, read_result
+from monarq.model import Attempt, Item, QueueKind
+
+
+def job_row(item: Item) -> dict[str, Any]:
+    """For lists; the same keys in JSON and in tables."""
+    return {
+        "id": item.transaction_id,
+        "queue": item.queue,
+        "state": str(job_state(item)),
+        "priority": item.priority,
+        "effective": item.effective_priority,
+        "attempts": item.attempts,
+        "max_retries": item.max_attempts - 1,
+        "created_at": moment(item.created_at),
+        "run_at": moment(item.run_at),
+        "command": what(item.payload),
+    }
+
+
+def job_detail(item: Item, attempts: list[Attempt]) -> dict[str, Any]:
+    return {
+        **job_row(item),
+        "item_id": item.id,
+        "worker": item.consumer,
+        "lease_until": moment(item.lease_until),
+        "finished_at": moment(item.finished_at),
+        "error": item.error,
+        "payload": _payload(item.payload),
+        "history": [attempt_row(attempt) for attempt in attempts],
+    }
+
+
+def attempt_row(attempt: Attempt) -> dict[str, Any]:
+    result = read_result(attempt.result)
+    return {
+        "attempt": attempt.attempt,
+        "outcome": str(attempt.outcome),
+        "started_at": moment(attempt.started_at),
+        "seconds": round((attempt.ended_at - attempt.started_at) / 1_000_000, 3),
+        "worker": attempt.consumer,
+        "exit_code": None if result is None else result.exit_code,
+        "error": attempt.error,
+        "stdout": "" if result is None else result.stdout,
+        "stderr": "" if result is None else result.stderr,
+        "value": None if result is None else result.value,
+        "traceback": None if result is None else result.traceback,
+    }
+
+
+def what(payload: bytes) -> str:
+    """The command, or the task with its arguments."""
+    try:
+        job = read_job(payload)
+    except InvalidRequestError:
+        return payload.decode("utf-8", "replace")
+    if isinstance(job, CommandJob):
+        return job.command
+    arguments = [repr(value) for value in job.args]
+    arguments += [f"{name}={value!r}" for name, value in job.kwargs.items()]
+    return f"{job.task}({', '.join(arguments)})"
+
+
+def _payload(payload: bytes) -> Any:
+    import msgspec
+
+    return msgspec.json.decode(payload)
+
+
+def find_job(client: Client, job_id: str, queue: str | None) -> Item:
+    """By the id it was given or the one that the store made, in one queue or in any."""
+    queues = [queue] if queue is not None else work_queues(client)
+    for name in queues:
+        try:
+            found: Item = client.admin.find_item(name, job_id)
+        except NotFoundError:
+            continue
+        return found
+    where = f"in queue {queue!r}" if queue is not None else "in any queue"
+    raise NotFoundError(f"there is no job {job_id!r} {where}; `monarq list` shows what there is")
+
+
+def work_queues(client: Client) -> list[str]:
+    names, after = [], None
+    while True:
+        page = client.admin.list_queues(limit=1000, after=after)
+        names += [queue.name for queue in page.rows if queue.kind is QueueKind.WORK]
+        after = page.next
+        if after is None:
+            return names

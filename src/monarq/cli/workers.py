@@ -1,0 +1,332 @@
+"""Workers: processes that run jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monarq.cli.calling import Caller, calling, say
+from monarq.errors import InvalidRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from monarq.client.tasks import Tasks
+    from monarq.jobs.processes import KnownWorker
+
+app = typer.Typer(help="Start, stop and watch the processes that run jobs.", no_args_is_help=True)
+
+
+def add_to(main: typer.Typer) -> None:
+    main.add_typer(app, name="worker", rich_help_panel="Jobs")
+
+
+_FOLLOW_SECONDS = 0.25
+
+QueuesOption = Annotated[
+    str | None, typer.Option("--queue", "-q", help="queues to work on, in this order: a,b")
+]
+AppOption = Annotated[
+    str | None,
+    typer.Option("--app", help="where the tasks are: module:client, such as shop.tasks:mq"),
+]
+ConcurrencyOption = Annotated[
+    int, typer.Option(min=1, max=10_000, help="jobs that one worker runs at a time")
+]
+BurstOption = Annotated[bool, typer.Option("--burst", help="end when there is nothing to do")]
+IdArgument = Annotated[str | None, typer.Argument(help="the worker's id", show_default=False)]
+
+
+# --- start ---------------------------------------------------------------------------------
+
+
+@app.command("start")
+@calling
+def start(
+    caller: Caller,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000)] = 1,
+    queue: QueuesOption = None,
+    app_name: AppOption = None,
+    concurrency: ConcurrencyOption = 1,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="let them run on in the background")
+    ] = False,
+    burst: BurstOption = False,
+) -> None:
+    """Start worker processes. Without --detach they end with this command: Ctrl-C lets them finish
+    the jobs that run, a second Ctrl-C ends those too and gives them back."""
+    from monarq.jobs import processes
+    from monarq.jobs.presence import new_worker_id
+
+    _queues(queue, _load(app_name))
+    arguments = _arguments(caller, queue, app_name, concurrency, burst)
+    started = []
+    for _ in range(count):
+        worker_id = new_worker_id()
+        log = processes.log_file(_data_directory(), worker_id) if detach else None
+        started.append((worker_id, processes.start(worker_id, arguments, log)))
+    if detach:
+        ids = [worker_id for worker_id, _ in started]
+        _check_started(started)
+        caller.answer({"workers": ids}, "\n".join(f"started {worker_id}" for worker_id in ids))
+    else:
+        raise typer.Exit(_attend([process for _, process in started]))
+
+
+def _arguments(
+    caller: Caller, queue: str | None, app_name: str | None, concurrency: int, burst: bool
+) -> list[str]:
+    where = [part for url in caller.urls for part in ("--url", url)]
+    if not where:
+        where = ["--store", caller.store_address]
+    # The token goes by the environment: arguments can be seen by everyone on the machine.
+    if caller.token:
+        os.environ["MONARQ_TOKEN"] = caller.token
+    arguments = [*where, "--concurrency", str(concurrency)]
+    if queue is not None:
+        arguments += ["--queue", queue]
+    if app_name is not None:
+        arguments += ["--app", app_name]
+    return [*arguments, "--burst"] if burst else arguments
+
+
+def _check_started(started: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
+    """One that cannot work at all ends at once, and its log says why."""
+    time.sleep(0.3)
+    for worker_id, process in started:
+        if process.poll() not in (None, 0):
+            raise InvalidRequestError(
+                f"worker {worker_id} ended at once: `monarq worker logs {worker_id}` says why"
+            )
+
+
+def _attend(workers: list[subprocess.Popen[bytes]]) -> int:
+    """Wait for the workers, and hand on what this process is told to do."""
+
+    def hand_on(number: int, _: Any) -> None:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGTERM if number == signal.SIGINT else number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, hand_on)
+    codes = [worker.wait() for worker in workers]
+    return max((abs(code) for code in codes), default=0)
+
+
+def _data_directory() -> Path:
+    from monarq.places import data_directory
+    from monarq.settings_loading import load
+
+    return data_directory(load(check=False).settings)
+
+
+# --- run -----------------------------------------------------------------------------------
+
+
+@app.command("run", hidden=True)
+@calling
+def run(
+    caller: Caller,
+    worker_id: Annotated[str, typer.Option("--id")],
+    queue: QueuesOption = None,
+    app_name: AppOption = None,
+    concurrency: ConcurrencyOption = 1,
+    burst: BurstOption = False,
+) -> None:
+    """Be one worker, in this process."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
+    )
+    tasks = _load(app_name)
+    asyncio.run(_work(caller, worker_id, _queues(queue, tasks), tasks, concurrency, burst))
+
+
+async def _work(
+    caller: Caller,
+    worker_id: str,
+    queues: list[str],
+    tasks: Tasks | None,
+    concurrency: int,
+    burst: bool,
+) -> None:
+    from monarq.client.async_client import AsyncClient
+    from monarq.jobs.worker import Worker
+
+    token = caller.token if caller.urls else None
+    async with AsyncClient(caller.address, token=token, name=worker_id) as client:
+        worker = Worker(
+            client,
+            queues,
+            tasks=tasks,
+            schedules=tasks.schedules.values() if tasks is not None else (),
+            concurrency=concurrency,
+            burst=burst,
+            worker_id=worker_id,
+        )
+        loop = asyncio.get_running_loop()
+        asked = 0
+
+        def stop() -> None:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                worker.stop()
+            else:
+                worker.stop_now()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        logging.getLogger("monarq.worker").info(
+            "worker %s works on %s", worker_id, ", ".join(queues)
+        )
+        await worker.run()
+
+
+def _load(app_name: str | None) -> Tasks | None:
+    """The tasks of the client at `module:name`."""
+    if app_name is None:
+        return None
+    import importlib
+
+    from monarq.client.tasks import Tasks
+
+    module_name, colon, name = app_name.partition(":")
+    if not colon:
+        raise InvalidRequestError(f"--app must be module:client, not {app_name!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidRequestError(f"--app {app_name}: {error}") from error
+    tasks = found if isinstance(found, Tasks) else getattr(found, "tasks", None)
+    if not isinstance(tasks, Tasks):
+        raise InvalidRequestError(f"--app {app_name}: there is no client with tasks")
+    return tasks
+
+
+def _queues(named: str | None, tasks: Tasks | None) -> list[str]:
+    from monarq.job import DEFAULT_QUEUE
+
+    if named is None:
+        return tasks.queues if tasks is not None else [DEFAULT_QUEUE]
+    queues = [part.strip() for part in named.split(",") if part.strip()]
+    if not queues:
+        raise InvalidRequestError("--queue must name a queue")
+    return queues
+
+
+# --- the rest ------------------------------------------------------------------------------
+
+
+@app.command("list")
+@calling
+def list_workers(
+    caller: Caller,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="also those that stopped or were lost")
+    ] = False,
+) -> None:
+    """List workers, with what they run."""
+    known = [worker for worker in _known(caller) if everyone or worker.state != "stopped"]
+    caller.rows(
+        [_row(worker) for worker in known],
+        ("id", "state", "host", "pid", "queues", "running", "completed", "failed", "heartbeat_at"),
+        empty="no workers; `monarq worker start` starts one",
+    )
+
+
+def _known(caller: Caller) -> list[KnownWorker]:
+    from monarq.clock import SystemClock
+    from monarq.jobs.processes import list_workers as list_known
+
+    with caller.client() as client:
+        return list_known(client, SystemClock().now())
+
+
+def _row(worker: KnownWorker) -> dict[str, Any]:
+    info = worker.info
+    return {
+        "id": info.id,
+        "state": worker.state,
+        "host": info.host,
+        "pid": info.process.pid,
+        "queues": ",".join(info.queues),
+        "running": ",".join(job.job for job in info.running),
+        "completed": info.completed,
+        "failed": info.failed,
+        "started_at": info.started_at,
+        "heartbeat_at": info.heartbeat_at,
+    }
+
+
+@app.command("stop")
+@calling
+def stop(
+    caller: Caller,
+    worker: IdArgument = None,
+    everyone: Annotated[bool, typer.Option("--all", help="all workers")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="seconds to wait for them")] = 30.0,
+    force: Annotated[
+        bool, typer.Option("--force", help="kill those that have not stopped by then")
+    ] = False,
+) -> None:
+    """Stop workers, wherever they run. They finish the jobs that run first."""
+    from monarq.clock import SystemClock
+    from monarq.jobs import processes
+
+    if (worker is None) != everyone:
+        raise InvalidRequestError("name a worker, or say --all")
+    clock = SystemClock()
+    with caller.client() as client:
+        there = [known for known in processes.list_workers(client, clock.now()) if known.is_there]
+        chosen = [known for known in there if everyone or known.info.id == worker]
+        if worker is not None and not chosen:
+            raise NotFoundError(f"no worker {worker!r} is running; `monarq worker list` shows them")
+        processes.ask_to_stop(client, chosen)
+        ids = {known.info.id for known in chosen}
+        left = processes.wait_until_gone(client, ids, timeout, clock.now())
+        killed = [known.info.id for known in left if force and processes.kill(known)]
+    still = [known.info.id for known in left if known.info.id not in killed]
+    stopped = sorted(ids - set(killed) - set(still))
+    lines = [f"stopped {each}" for each in stopped] + [f"killed {each}" for each in killed]
+    if not chosen:
+        lines = ["no workers are running"]
+    caller.answer(
+        {"stopped": stopped, "killed": killed, "running": still}, "\n".join(lines) or "none stopped"
+    )
+    if still:
+        say(f"still running: {', '.join(still)} (--timeout waits longer, --force kills)")
+        raise typer.Exit(1)
+
+
+@app.command("logs")
+@calling
+def logs(
+    caller: Caller,
+    worker: Annotated[str, typer.Argument(help="the worker's id", show_default=False)],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on as it comes")] = False,
+) -> None:
+    """Print the log of a worker that was started with --detach on this machine."""
+    path = _data_directory() / "workers" / f"{Path(worker).name}.log"
+    if not path.exists():
+        raise NotFoundError(f"there is no log of a worker {worker!r} on this machine")
+    if caller.as_json:
+        caller.answer({"worker": worker, "log": path.read_text(errors="replace")}, "")
+        return
+    with path.open(errors="replace") as file:
+        while True:
+            if text := file.read():
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            elif not follow:
+                return
+            else:
+                time.sleep(_FOLLOW_SECONDS)
