@@ -36,6 +36,7 @@ class PushInbox(Inbox[PushCall]):
         self._pushed = pushed
         self._sender = secrets.token_hex(12)
         self._sent = 0
+        self._to_buffer: set[Trip[PushCall]] = set()
         self.failover: Failover | None = None
 
     def consider(self) -> None:
@@ -55,7 +56,11 @@ class PushInbox(Inbox[PushCall]):
     async def _ask(self, trip: Trip[PushCall]) -> Sequence[Any]:
         failover = self.failover
         if failover is not None and failover.route is not Route.DIRECT:
-            return await self._keep(failover, trip)
+            self._to_buffer.add(trip)
+            try:
+                return await self._keep(failover, trip)
+            finally:
+                self._to_buffer.discard(trip)
         requests = [call.request for call in trip.calls]
         return await self._store().push(requests, mark=trip.mark)
 
@@ -76,6 +81,11 @@ class PushInbox(Inbox[PushCall]):
 
     def _settle_late(self, calls: list[PushCall], answers: Sequence[Any]) -> None:
         self._pushed([call.request for call in calls], answers)
+
+    def _abandon(self, trip: Trip[PushCall]) -> None:
+        # A slow disk is no reason to write the same pushes down again.
+        if trip not in self._to_buffer:
+            super()._abandon(trip)
 
     def _unavailable(self, trip: Trip[PushCall], error: StoreUnavailableError) -> None:
         if self.failover is None:
