@@ -84,9 +84,13 @@ class Alarms:
         heap = self._heap
         while heap and heap[0][2].callback is None:
             heappop(heap)
-        if self._manual or self._closed or not heap:
+        if self._closed or not heap:
             return
         when = heap[0][0]
+        if self._manual:
+            if when <= self.now():
+                self._loop.call_soon(self._ring)
+            return
         if self._timer is not None:
             if self._timer_at <= when:
                 return

@@ -57,11 +57,12 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Trip(Generic[C]):
     """One call to the store under way."""
 
-    __slots__ = ("abandoned", "calls", "mark")
+    __slots__ = ("abandoned", "calls", "mark", "task")
 
-    def __init__(self, calls: list[C], mark: str = "") -> None:
+    def __init__(self, calls: list[C], mark: str, task: asyncio.Task[Any] | None) -> None:
         self.calls = calls
         self.mark = mark
+        self.task = task
         self.abandoned = False
 
 
@@ -94,6 +95,11 @@ class Inbox(abc.ABC, Generic[C]):
         self._in_flight = 0
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._halves: deque[list[C]] = deque()
+        """Of batches that failed."""
+        self._halving: asyncio.Task[Any] | None = None
+        self._given_up: set[asyncio.Task[Any]] = set()
+        """Those that no longer take a slot."""
         self._tasks: dict[asyncio.Task[None], list[C]] = {}
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
@@ -129,6 +135,10 @@ class Inbox(abc.ABC, Generic[C]):
     @property
     def in_flight(self) -> int:
         return self._in_flight
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._queue or self._halves or self._in_flight)
 
     @property
     def is_full(self) -> bool:
@@ -174,6 +184,10 @@ class Inbox(abc.ABC, Generic[C]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._halves and self._halving is None and self._in_flight < self.limits.concurrency:
+            # One after the other, so that they are carried out in their order.
+            half = self._halves.popleft()
+            self._halving = self._send(self._run(half), half)
         while self._queue and self._in_flight < self.limits.concurrency:
             calls = self._take()
             if calls:
@@ -200,32 +214,40 @@ class Inbox(abc.ABC, Generic[C]):
             self._bytes -= call.size
         return calls
 
-    def _send(self, work: Coroutine[Any, Any, None], calls: list[C]) -> None:
+    def _send(self, work: Coroutine[Any, Any, None], calls: list[C]) -> asyncio.Task[None]:
         self._in_flight += 1
         self._measure.in_flight += 1
         self._idle.clear()
         task = self._loop.create_task(work)
         self._tasks[task] = calls
         task.add_done_callback(self._came_back)
+        return task
 
     def _came_back(self, task: asyncio.Task[None]) -> None:
         calls = self._tasks.pop(task)
-        self._in_flight -= 1
-        self._measure.in_flight -= 1
+        if task in self._given_up:
+            self._given_up.discard(task)
+        else:
+            self._free_slot(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             # Whatever went wrong, nobody is left waiting for an answer that will not come.
             log.error("a batch was lost", exc_info=error)
             for call in calls:
                 fail(call, error)
-        if self._queue:
-            if not self._scheduled:
-                self._drain()
-        elif not self._in_flight:
+        if (self._queue or self._halves) and not self._scheduled:
+            self._drain()
+
+    def _free_slot(self, task: asyncio.Task[Any]) -> None:
+        if task is self._halving:
+            self._halving = None
+        self._in_flight -= 1
+        self._measure.in_flight -= 1
+        if not self.is_busy:
             self._idle.set()
 
     async def _run(self, calls: list[C]) -> None:
-        trip = Trip(calls, self._new_mark())
+        trip = Trip(calls, self._new_mark(), asyncio.current_task())
         started = time.perf_counter()
         timer = self._loop.call_later(self.limits.timeout_seconds, self._abandon, trip)
         try:
@@ -243,8 +265,7 @@ class Inbox(abc.ABC, Generic[C]):
             else:
                 log.warning("a batch of %d calls failed (%r): halving it", len(calls), error)
                 half = len(calls) // 2
-                await self._run(calls[:half])
-                await self._run(calls[half:])
+                self._halves.extendleft((calls[half:], calls[:half]))
             return
         finally:
             timer.cancel()
@@ -266,19 +287,25 @@ class Inbox(abc.ABC, Generic[C]):
         fail(call, error)
 
     def _abandon(self, trip: Trip[C]) -> None:
-        """The store does not answer: its slot stays taken until it does, its callers go on."""
+        """The store does not answer. Its callers go on, and others in its place: whether the
+        store can serve them is found out by whoever is told of this."""
         trip.abandoned = True
+        if trip.task is not None:
+            self._given_up.add(trip.task)
+            self._free_slot(trip.task)
         self._measures.abandoned += 1
         seconds = self.limits.timeout_seconds
         error = StoreUnavailableError(f"the store did not answer within {seconds:g} s")
         self._on_unavailable(error)
         self._unavailable(trip, error)
+        if self._queue and not self._scheduled:
+            self._drain()
 
     # --- the end ---------------------------------------------------------------------------
 
     async def idle(self) -> None:
         """Until nothing waits and nothing is under way."""
-        while self._queue or self._in_flight:
+        while self.is_busy:
             self._idle.clear()
             await self._idle.wait()
 
@@ -286,6 +313,10 @@ class Inbox(abc.ABC, Generic[C]):
         """Answer what waits with an error."""
         while self._queue:
             fail(self._queue.popleft(), error)
+        for calls in self._halves:
+            for call in calls:
+                fail(call, error)
+        self._halves.clear()
         self._count = self._bytes = 0
         if not self._in_flight:
             self._idle.set()

@@ -206,7 +206,7 @@ class Parts:
 
     async def idle(self) -> None:
         """Until nothing that was taken is left to do."""
-        while any(len(inbox) or inbox.in_flight for inbox in self.inboxes().values()):
+        while any(inbox.is_busy for inbox in self.inboxes().values()):
             for inbox in self.inboxes().values():
                 await inbox.idle()
 
@@ -263,7 +263,12 @@ class Parts:
         self, requests: Sequence[Push], *, mark: str | None
     ) -> list[Outcome[list[Pushed]]]:
         try:
-            answers = await self.availability.get().push(requests, mark=mark)
+            async with asyncio.timeout(self.settings.store_timeout_seconds + _GRACE):
+                answers = await self.availability.get().push(requests, mark=mark)
+        except TimeoutError:
+            hung = StoreUnavailableError("the store did not answer the replay in time")
+            self.availability.failed(hung)
+            raise hung from None
         except StoreUnavailableError as error:
             self.availability.failed(error)
             raise
