@@ -25,7 +25,7 @@ WIDTHS: dict[Interval, int] = {
 }
 MAX_INTERVALS = 3_000
 MAX_POINTS = 500_000
-_STEP = 10_000
+_STEP = 2_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ MAX_SCANNED = 20_000
 """Rows that one request looks at."""
 MAX_BYTES = 32 << 20
 """About the most that the rows of one answer hold."""
-_FIRST_STEP = 16
+_FIRST_STEP = 4
 
 
 async def collect(

@@ -27,6 +27,18 @@ _SEGMENTS = """
         select max(first_seq) from monarq.segments where partition_id = $1 and first_seq <= $2), 0)
     order by first_seq limit $4
 """
+# Large payloads are read only of the rows that are wanted: their sizes are known without.
+_SEGMENTS_WITHIN = """
+    select * from (
+        select s.*, sum(octet_length(s.data)) over (order by s.first_seq rows unbounded preceding)
+            - octet_length(s.data) as before
+        from monarq.segments s
+        where partition_id = $1 and first_seq <= $3 and first_seq >= coalesce((
+            select max(first_seq) from monarq.segments
+            where partition_id = $1 and first_seq <= $2), 0)
+        order by first_seq limit 64
+    ) as found where before < $4 order by first_seq
+"""
 _GROUP_STATES = """
     select g.name, case
         when $2 <= c.position or u.acked then 'done'
@@ -219,8 +231,10 @@ async def export_read(
     found: list[Segment] = []
     size = 0
     while first_seq <= last_seq and size < max_bytes:
-        rows = await database.fetch(_SEGMENTS, partition_id, first_seq, last_seq, 64)
-        if not rows:
+        rows = await database.fetch(
+            _SEGMENTS_WITHIN, partition_id, first_seq, last_seq, max_bytes - size
+        )
+        if not rows or rows[-1]["first_seq"] + rows[-1]["count"] <= first_seq:
             break
         for row in rows:
             segment = segments.cut(_segment_from(row), first_seq, last_seq)
@@ -228,10 +242,6 @@ async def export_read(
                 found.append(segments.opened(segment, cipher))
                 size += len(segment.data)
             first_seq = max(first_seq, row["first_seq"] + row["count"])
-            if size >= max_bytes:
-                break
-        if len(rows) < 64:
-            break
     return found
 
 
