@@ -144,7 +144,7 @@ class QueueStats(Struct, frozen=True, rename="camel", kw_only=True):
 # --- push ----------------------------------------------------------------------------
 
 
-class PushItem(Struct, frozen=True, rename="camel"):
+class PushItem(Struct, frozen=True, rename="camel", gc=False):
     """One message or item to store. `payload` and `headers` are JSON, kept as they come."""
 
     queue: str
@@ -196,7 +196,7 @@ class StartFrom(StrEnum):
     NEW = "new"
 
 
-class Pop(Struct, frozen=True, kw_only=True):
+class Pop(Struct, frozen=True, kw_only=True, gc=False):
     """Wants messages of one queue, or of the ordered queues of a namespace and/or task."""
 
     queue: str | None = None
@@ -250,7 +250,7 @@ class Popped(Struct, frozen=True, kw_only=True):
 # --- ack, renew, transaction -----------------------------------------------------------
 
 
-class Ack(Struct, frozen=True, kw_only=True):
+class Ack(Struct, frozen=True, kw_only=True, gc=False):
     """Answers one message (`partition_id` and `transaction_id`), or, with only a
     `lease_id`, everything of that lease that has no answer yet."""
 

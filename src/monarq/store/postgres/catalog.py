@@ -48,7 +48,7 @@ def queue_from(row: Any) -> Queue:
 
 
 class Catalog:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database | Work) -> None:
         self._database = database
         self._queues: dict[str, Queue] = {}
         self._partition_ids: dict[int, dict[str, int]] = {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
 from monarq.crypto import Cipher
 from monarq.errors import MonarqError, StoreUnavailableError, TransactionFailedError
 from monarq.ids import parse_lease_id
@@ -10,6 +13,7 @@ from monarq.store.contract import Outcome
 from monarq.store.postgres import acks
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedError, Work
+from monarq.store.postgres.foreign import ForeignWork
 from monarq.store.postgres.push import (
     MAX_ROUNDS,
     PushBatch,
@@ -32,20 +36,32 @@ async def run(
 ) -> Outcome[TransactionDone]:
     try:
         check_transaction(request)
-        return await _Run(database, catalog, cipher, request).finish()
+        return await _Run(database.transaction, catalog, cipher, request).finish()
     except MonarqError as error:
         if isinstance(error, StoreUnavailableError):
             raise
         return error
 
 
+async def run_within(
+    work: ForeignWork, cipher: Cipher | None, request: Transaction
+) -> TransactionDone:
+    """As part of a transaction of the caller's, who commits it or rolls it back."""
+    check_transaction(request)
+    return await _Run(work.part, Catalog(work), cipher, request).finish()
+
+
 class _Run:
     """One transaction, in as many rounds as its pushes need."""
 
     def __init__(
-        self, database: Database, catalog: Catalog, cipher: Cipher | None, request: Transaction
+        self,
+        begin: Callable[[], AbstractAsyncContextManager[Work]],
+        catalog: Catalog,
+        cipher: Cipher | None,
+        request: Transaction,
     ) -> None:
-        self._database = database
+        self._begin = begin
         self._catalog = catalog
         self._request = request
         numbered = list(enumerate(request.operations))
@@ -58,7 +74,7 @@ class _Run:
         for _ in range(MAX_ROUNDS):
             targets: list[Target] = []
             try:
-                async with self._database.transaction() as unit:
+                async with self._begin() as unit:
                     targets = await self._batch.targets(unit)
                     self._raise_refused()
                     await self._require_leases(unit)

@@ -235,7 +235,8 @@ def deliverable(session: Session, cursor: Cursor, wanted: int) -> Sequence[Messa
     runs: list[MessageRun] = []
     marked: list[Message] = []
     taken = 0
-    for head in segment_log.heads(session.db, cursor.partition_id, cursor.position + 1):
+    # A segment has at least one message, so that many are enough unless some are passed over.
+    for head in segment_log.heads(session.db, cursor.partition_id, cursor.position + 1, wanted):
         start = max(head.first_seq, cursor.position + 1)
         if not taken:
             # The first one here is the first unresolved, as the position is behind it.

@@ -111,12 +111,15 @@ class SegmentCache:
         return body
 
 
-def heads(db: sqlite3.Connection, partition_id: int, from_seq: int) -> Iterator[Head]:
-    """The segments from the one with this seq on."""
+def heads(
+    db: sqlite3.Connection, partition_id: int, from_seq: int, most: int = _ROWS_AT_ONCE
+) -> Iterator[Head]:
+    """The segments from the one with this seq on; no more than `most` are read at once."""
+    at_once = min(most, _ROWS_AT_ONCE)
     while True:
-        rows = db.execute(_HEADS, (partition_id, from_seq, _ROWS_AT_ONCE)).fetchall()
+        rows = db.execute(_HEADS, (partition_id, from_seq, at_once)).fetchall()
         yield from map(Head, rows)
-        if len(rows) < _ROWS_AT_ONCE:
+        if len(rows) < at_once:
             return
         from_seq = rows[-1][3] + 1
 
