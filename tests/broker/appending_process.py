@@ -15,9 +15,9 @@ from monarq.errors import BufferWriteError
 from tests.broker.buffering import push_of
 
 
-async def send(buffer: PushBuffer, sender: int) -> None:
+async def send(buffer: PushBuffer, sender: int, is_over: asyncio.Event) -> None:
     number = 0
-    while True:
+    while not is_over.is_set():
         number += 1
         text = f"{os.getpid()}-{sender}-{number}"
         try:
@@ -36,11 +36,13 @@ def say(line: str) -> None:
 
 async def main() -> None:
     buffer = await PushBuffer.open(Path(sys.argv[1]), file_bytes=20_000)
-    senders = [asyncio.create_task(send(buffer, number)) for number in range(int(sys.argv[2]))]
+    is_over = asyncio.Event()
+    senders = [
+        asyncio.create_task(send(buffer, number, is_over)) for number in range(int(sys.argv[2]))
+    ]
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    for sender in senders:
-        sender.cancel()
-    await asyncio.gather(*senders, return_exceptions=True)
+    is_over.set()
+    await asyncio.gather(*senders)
     await buffer.close()
 
 

@@ -23,14 +23,9 @@ from monarq.broker.buffer_records import (
     decode_entry,
     encode_entry,
 )
-from monarq.broker.journal import (
-    BufferFile,
-    FileTroubleError,
-    Journal,
-    read_owner,
-    sync_directory,
-)
+from monarq.broker.journal import BufferFile, FileTroubleError, Journal
 from monarq.broker.set_aside import DIRECTORY, SetAside, SetAsidePush, time_text
+from monarq.broker.subdirectories import Subdirectories
 from monarq.clock import Clock
 from monarq.crypto import Cipher
 from monarq.errors import BufferWriteError, EncryptionKeyError, MonarqError
@@ -40,7 +35,6 @@ log = logging.getLogger("monarq.buffer")
 
 SAVE_SECONDS = 0.5
 """How often the position is written down while records are replayed."""
-_CLAIMS = 1000
 
 
 class BufferState(Struct, frozen=True, kw_only=True):
@@ -90,7 +84,6 @@ class BufferFiles:
     ) -> None:
         self.directory = directory
         self.state = BufferState()
-        self._store = store
         self._cipher = cipher
         self._file_bytes = file_bytes
         self._max_bytes = max_bytes
@@ -98,14 +91,12 @@ class BufferFiles:
         self._adopted: list[Journal] = []
         self._records = 0
         self._failing: str | None = None
-        self._others: list[str] = []
-        self._others_bytes = 0
-        self._looked_at = 0.0
         self._saved_at = 0.0
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._aside = SetAside(directory / DIRECTORY, cipher)
-            self._own = self._claim_own()
+            self._places = Subdirectories(directory, store=store, clock=clock)
+            self._own = self._places.claim_own()
             self._first_number = self._own.last_number + 1
             self.adopt()
         except OSError as error:
@@ -156,10 +147,10 @@ class BufferFiles:
 
     def _room(self, *, look: bool = False) -> int:
         """Bytes that may still be written; with `look`, after a new look at what others have."""
-        if look and time.monotonic() - self._looked_at > 1:
-            self._look_at_others()
+        if look:
+            self._places.look(self._mine(), at_most_every=1.0)
         mine = sum(file.size for journal in self._journals() for file in journal.files)
-        return self._max_bytes - self._others_bytes - mine
+        return self._max_bytes - self._places.other_bytes - mine
 
     def _write_error(self, error: OSError) -> BufferWriteError:
         return BufferWriteError(
@@ -295,74 +286,14 @@ class BufferFiles:
     # --- subdirectories ----------------------------------------------------------------
 
     def adopt(self) -> None:
-        """Take over what processes that are gone have left; their empty places are removed."""
-        mine = {journal.directory for journal in self._journals()}
-        for directory in self._subdirectories():
-            if directory in mine:
-                continue
-            journal = self._claim(directory)
-            if journal is None:
-                continue
-            if journal.files:
-                log.warning("adopted %d bytes of pushes in %s", journal.unread_bytes, directory)
-                self._adopted.append(journal)
-            else:
-                journal.remove()
-        self._look_at_others()
+        """Take over what processes that are gone have left."""
+        self._adopted += self._places.claim_left(self._mine())
+        self._places.look(self._mine())
         self._aside.look()
         self._publish()
 
-    def _claim_own(self) -> Journal:
-        for directory in self._subdirectories():
-            journal = self._claim(directory)
-            if journal is not None:
-                return journal
-        for _ in range(_CLAIMS):
-            taken = [int(path.name) for path in self._subdirectories()]
-            directory = self.directory / f"{max(taken, default=0) + 1:04}"
-            try:
-                directory.mkdir(mode=0o700)
-            except FileExistsError:
-                continue
-            journal = Journal.claim(directory, store=self._store, clock=self._clock)
-            if journal is not None:
-                sync_directory(self.directory)
-                return journal
-        raise OSError(f"no subdirectory of {self.directory} could be claimed")
-
-    def _claim(self, directory: Path) -> Journal | None:
-        """One that cannot be used (not ours to write, say) hinders nobody else."""
-        try:
-            return Journal.claim(directory, store=self._store, clock=self._clock)
-        except OSError as error:
-            log.warning("cannot adopt %s: %s", directory, error)
-            return None
-
-    def _look_at_others(self) -> None:
-        """What is in the subdirectories of other processes, living or not."""
-        self._looked_at = time.monotonic()
-        mine = {journal.directory for journal in self._journals()}
-        total, others = 0, []
-        for directory in self._subdirectories():
-            if directory in mine:
-                continue
-            size = _size(directory)
-            total += size
-            owner = read_owner(directory)
-            if size and owner is not None and owner.store != self._store:
-                others.append(directory.name)
-        if others and others != self._others:
-            log.error(
-                "%s of the push buffer hold pushes for another store, and are not replayed here",
-                ", ".join(others),
-            )
-        self._others_bytes, self._others = total, others
-
-    def _subdirectories(self) -> list[Path]:
-        return sorted(
-            (path for path in self.directory.iterdir() if path.name.isdecimal() and path.is_dir()),
-            key=lambda path: int(path.name),
-        )
+    def _mine(self) -> set[Path]:
+        return {journal.directory for journal in self._journals()}
 
     def _journals(self) -> Iterator[Journal]:
         yield from list(self._adopted)
@@ -378,7 +309,7 @@ class BufferFiles:
             records=self._records,
             oldest_at=min((file.made_at for file in files), default=None),
             set_aside=self._aside.names,
-            others=self._others,
+            others=self._places.of_other_stores,
             failing=self._failing,
         )
 
@@ -399,13 +330,3 @@ class BufferFiles:
 
 def _source(journal: Journal, file: BufferFile) -> str:
     return f"{journal.directory.name}-{file.path.name.removesuffix('.buffer')}"
-
-
-def _size(directory: Path) -> int:
-    total = 0
-    for path in directory.glob("*.buffer"):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return total
