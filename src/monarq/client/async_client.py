@@ -141,6 +141,9 @@ class AsyncClient:
         """Everything else, by the names of the store's contract."""
         return self.link.admin
 
-    async def push(self, push: Push) -> list[Pushed]:
-        """Items of any queues, all of them or none."""
+    async def push(self, push: Push, *, connection: Any = None) -> list[Pushed]:
+        """Items of any queues, all of them or none. With `connection`, your own connection to the
+        same PostgreSQL, they are stored in the transaction that is open on it."""
+        if connection is not None:
+            return await self.link.own_transactions.push(connection, push)
         return await self.link.push(push)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monarq.client.link import Link
+from monarq.client.own_transaction import OwnTransactions
 from monarq.clock import Clock
 from monarq.errors import InvalidRequestError
 
@@ -26,7 +27,8 @@ def open_link(
         # Imported here, and below, so that nobody pays for the way that is not taken.
         from monarq.client.http import HttpLink
 
-        return HttpLink(addresses, token=token, timeout=timeout)
+        own = OwnTransactions(schema=schema, keys=keys, clock=clock)
+        return HttpLink(addresses, token=token, timeout=timeout, own_transactions=own)
     if len(addresses) > 1:
         raise InvalidRequestError("several addresses must all be http:// or https:// URLs")
     if token is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from monarq.broker.broker import Broker
 from monarq.client.link import Admin, Link
+from monarq.client.own_transaction import OwnTransactions
 from monarq.clock import Clock
 from monarq.config import Settings
 from monarq.errors import MonarqError, StoreUnavailableError
@@ -41,6 +42,7 @@ class EmbeddedLink(Link):
         settings: Settings | None = None,
         subject: str | None = None,
     ) -> None:
+        super().__init__(OwnTransactions(schema=schema, keys=keys, clock=clock))
         self._address = address
         self._keys = keys
         self._schema = schema

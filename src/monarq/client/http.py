@@ -23,6 +23,7 @@ from monarq.client.http_admin import HttpAdmin
 from monarq.client.http_errors import error_of, from_code
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
+from monarq.client.own_transaction import OwnTransactions
 from monarq.errors import AlreadyAckedError, StoreUnavailableError
 from monarq.model import (
     Ack,
@@ -61,7 +62,15 @@ _ANSWER_SECONDS = 10.0
 
 
 class HttpLink(Link):
-    def __init__(self, urls: Sequence[str], *, token: str | None, timeout: float) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        token: str | None,
+        timeout: float,
+        own_transactions: OwnTransactions | None = None,
+    ) -> None:
+        super().__init__(own_transactions)
         self._urls = [url.rstrip("/") for url in urls]
         self._turns = itertools.count(random.randrange(len(self._urls)))
         self._timeout = timeout

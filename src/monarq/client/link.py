@@ -10,6 +10,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from monarq.client.own_transaction import OwnTransactions
 from monarq.model import (
     Ack,
     Acked,
@@ -186,6 +187,9 @@ class Admin(Protocol):
 
 class Link(abc.ABC):
     """One connection to a broker. Errors are those of `errors.py`, however far away it is."""
+
+    def __init__(self, own_transactions: OwnTransactions | None = None) -> None:
+        self.own_transactions = own_transactions or OwnTransactions()
 
     @property
     @abc.abstractmethod

@@ -74,8 +74,11 @@ class AsyncQueue(Generic[T]):
         run_at: Moment | None = None,
         delay: Duration | None = None,
         max_attempts: int | None = None,
+        connection: Any = None,
     ) -> Pushed:
-        """Store one message or item; durable when this returns."""
+        """Store one message or item; durable when this returns. With `connection`, your own
+        connection (asyncpg, psycopg, SQLAlchemy) to the same PostgreSQL, it is stored in the
+        transaction that is open on it: with your data, or not at all."""
         item = self.item(
             payload,
             transaction_id=transaction_id,
@@ -86,13 +89,13 @@ class AsyncQueue(Generic[T]):
             delay=delay,
             max_attempts=max_attempts,
         )
-        [pushed] = await self._client.push(Push([item]))
+        [pushed] = await self._client.push(Push([item]), connection=connection)
         return pushed
 
-    async def push_many(self, payloads: Iterable[T]) -> list[Pushed]:
+    async def push_many(self, payloads: Iterable[T], *, connection: Any = None) -> list[Pushed]:
         """All of them, or none."""
         items = [self.item(payload) for payload in payloads]
-        return await self._client.push(Push(items)) if items else []
+        return await self._client.push(Push(items), connection=connection) if items else []
 
     def buffer(self, *, max_count: int = 1000, max_seconds: float = 0.1) -> PushBuffer[T]:
         """Gathers pushes and sends them together, for `async with`."""

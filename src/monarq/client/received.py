@@ -98,10 +98,16 @@ class Received(Generic[T]):
         """The payload in the queue's type; `PayloadError` if it does not fit."""
         return self._kind.decode(self._message.payload)
 
-    async def ack(self, result: Any = None) -> None:
-        """Done. `result` is kept with an item's attempt."""
+    async def ack(self, result: Any = None, *, connection: Any = None) -> None:
+        """Done. `result` is kept with an item's attempt. With `connection`, as of `push`, it is
+        done when the transaction that is open on it is committed."""
         encoded = None if result is None else msgspec.json.encode(result)
-        await self._answer(self.to_ack(result=encoded))
+        ack = self.to_ack(result=encoded)
+        if connection is None:
+            await self._answer(ack)
+        else:
+            await self._link.own_transactions.ack(connection, ack)
+            self.answered = True
 
     async def fail(
         self, error: str | BaseException = "", *, retry_at: Moment | None = None

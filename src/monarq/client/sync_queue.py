@@ -46,8 +46,8 @@ class SyncQueue(Generic[T]):
     def push(self, payload: T, **options: Any) -> Pushed:
         return self._portal.run(self.queue.push(payload, **options))
 
-    def push_many(self, payloads: Iterable[T]) -> list[Pushed]:
-        return self._portal.run(self.queue.push_many(payloads))
+    def push_many(self, payloads: Iterable[T], *, connection: Any = None) -> list[Pushed]:
+        return self._portal.run(self.queue.push_many(payloads, connection=connection))
 
     def buffer(self, *, max_count: int = 1000, max_seconds: float = 0.1) -> SyncBuffer[T]:
         return SyncBuffer(

@@ -27,8 +27,8 @@ class SyncReceived(Generic[T]):
     def payload(self) -> T:
         return self.received.payload
 
-    def ack(self, result: Any = None) -> None:
-        self._portal.run(self.received.ack(result))
+    def ack(self, result: Any = None, *, connection: Any = None) -> None:
+        self._portal.run(self.received.ack(result, connection=connection))
 
     def fail(self, error: str | BaseException = "", *, retry_at: Moment | None = None) -> None:
         self._portal.run(self.received.fail(error, retry_at=retry_at))

@@ -101,10 +101,12 @@ class _Psycopg(ForeignWork):
         self._is_async = isinstance(connection, psycopg.AsyncConnection)
 
     async def _run(self, sql: str, args: Sequence[Any]) -> list[Any]:
+        # A tuple would be a composite value; ours are all meant as arrays.
+        arrays = [list(arg) if isinstance(arg, tuple) else arg for arg in args]
         with _translated():
             if self._is_async:
-                return await self._run_async(sql, args)
-            return await asyncio.to_thread(self._run_blocking, sql, args)
+                return await self._run_async(sql, arrays)
+            return await asyncio.to_thread(self._run_blocking, sql, arrays)
 
     async def _run_async(self, sql: str, args: Sequence[Any]) -> list[Any]:
         import psycopg
