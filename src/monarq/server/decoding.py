@@ -6,7 +6,9 @@ A payload is kept as it was sent (`msgspec.Raw`) and only checked to be JSON.
 
 from __future__ import annotations
 
+import codecs
 import re
+import sys
 import typing
 from collections.abc import Callable
 from types import UnionType
@@ -18,6 +20,7 @@ from msgspec import Struct
 
 from monarq.errors import InvalidRequestError
 from monarq.server.answers import HttpError
+from monarq.server.outlines import LARGE, holds_lists, outline_check
 
 _PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _JSON_TYPE = re.compile(
@@ -38,12 +41,19 @@ def explain(error: msgspec.MsgspecError | UnicodeError | RecursionError) -> str:
 # --- bodies --------------------------------------------------------------------------
 
 
-def body_decoder(kind: Any) -> Callable[[bytes], Any]:
-    """Decodes bodies of one type. An empty body counts as an object without fields."""
+def body_decoder(kind: Any, outline: type[Struct] | None = None) -> Callable[[bytes], Any]:
+    """Decodes bodies of one type. An empty body counts as an object without fields.
+
+    A type with lists needs an `outline` to take large bodies.
+    """
     decode = msgspec.json.Decoder(kind).decode
+    check_large = _refuse_large if outline is None else outline_check(outline)
+    most_unchecked = LARGE if holds_lists(kind) else sys.maxsize
 
     def decoded(body: bytes) -> Any:
         try:
+            if len(body) > most_unchecked:
+                check_large(body)
             if not body.isascii():
                 check_utf8(body)
             return decode(body or b"{}")
@@ -59,13 +69,15 @@ def body_decoder(kind: Any) -> Callable[[bytes], Any]:
     return decoded
 
 
+def _refuse_large(body: bytes) -> None:
+    raise HttpError(413, "body_too_large", f"the body of this call must have at most {LARGE} bytes")
+
+
 def check_utf8(body: bytes) -> None:
     """What is kept raw is not looked at by the decoder; piece by piece, to need little memory."""
     if len(body) <= _CHUNK:
         body.decode()
         return
-    import codecs
-
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(body), _CHUNK):
         decoder.decode(body[start : start + _CHUNK], start + _CHUNK >= len(body))

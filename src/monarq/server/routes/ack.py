@@ -14,6 +14,7 @@ from monarq.server.answers import error_headers, error_status, error_text
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.outlines import AckOutline
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Outcome
@@ -104,6 +105,9 @@ def ack_answer(transaction_id: str | None, outcome: Outcome[Acked]) -> AckAnswer
 # --- many ------------------------------------------------------------------------------
 
 
+_COMMAS_MAX = 20 * MAX_BATCH
+
+
 class _Envelope(Struct, rename="camel", forbid_unknown_fields=True):
     """A batch of which the single acks are not looked at yet."""
 
@@ -115,8 +119,8 @@ class _Envelope(Struct, rename="camel", forbid_unknown_fields=True):
     retry_at: Any = None
 
 
-_decode_batch = body_decoder(AckBatchBody)
-_decode_envelope = body_decoder(_Envelope)
+_decode_batch = body_decoder(AckBatchBody, AckOutline)
+_decode_envelope = body_decoder(_Envelope, AckOutline)
 _decode_one = body_decoder(AckBody)
 
 
@@ -134,6 +138,9 @@ def decode_batch(body: bytes) -> _Batch:
         read: AckBatchBody = _decode_batch(body)
         given: Sequence[AckBody | InvalidRequestError] | None = read.acknowledgments
     except InvalidRequestError:
+        if body.count(b",") > _COMMAS_MAX:
+            # Not worth the memory: a list of so much may be of next to nothing.
+            raise
         envelope: _Envelope = _decode_envelope(body)
         acks = envelope.acknowledgments
         if acks is None or len(acks) > MAX_BATCH:

@@ -6,7 +6,9 @@ from msgspec import structs
 
 from monarq.errors import InvalidRequestError
 from monarq.job import CommandJob, read_job
+from monarq.server.decoding import body_decoder
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.outlines import PushOutline
 from monarq.server.routes.push import push_answer, push_request
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -33,6 +35,7 @@ ROUTES = (
         tag="items",
         role=Role.JOBS,
         body=JobsBody,
+        decode=body_decoder(JobsBody, PushOutline),
         answer=list[PushedItem],
         status=201,
         errors=(409, 429),

@@ -10,8 +10,10 @@ from msgspec import UNSET, Raw, UnsetType
 
 from monarq.errors import InvalidRequestError
 from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem
+from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode, pushed_items
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.outlines import PushOutline
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.times import micros_of
@@ -120,6 +122,7 @@ ROUTES = (
         tag="messages",
         role=Role.WRITE,
         body=PushBody,
+        decode=body_decoder(PushBody, PushOutline),
         answer=list[PushedItem],
         status=201,
         errors=(409, 429),

@@ -7,8 +7,10 @@ from uuid import uuid4
 
 from monarq.errors import NotFoundError, TransactionFailedError
 from monarq.model import Ack, Push, Transaction, TransactionDone
+from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode, pushed_items
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.outlines import TransactionOutline
 from monarq.server.routes.ack import ack_request
 from monarq.server.routes.push import push_request
 from monarq.server.routing import Route
@@ -69,6 +71,7 @@ ROUTES = (
         tag="messages",
         role=Role.WRITE,
         body=TransactionBody,
+        decode=body_decoder(TransactionBody, TransactionOutline),
         answer=TransactionAnswer,
         errors=(409, 429),
     ),
