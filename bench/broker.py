@@ -15,18 +15,19 @@ import argparse
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from bench.broker_loads import SIZE, end_to_end, parked, plan_of, pop, push
+from bench.broker_loads import SIZE, end_to_end, fill, parked, plan_of, pop, push
 from bench.floors import Floors
 from bench.harness import Rounds, machine, progress, rate, table, take_turns, times, write_json
 from bench.places import Place, PostgresPlace, SqlitePlace, open_place
 from bench.served import Watched, echo_server, served
+from monarq.loadgen import Plan
 
 PACKAGES = ("msgspec", "asyncpg", "uvloop", "httptools", "cryptography")
 PARTS = ("push", "pop", "latency", "idle")
@@ -88,7 +89,7 @@ class Bench:
         messages = self.count(20_000)
 
         async def single() -> Mapping[str, float]:
-            return {"push": await push(plan_of(url, connections=256), messages)}
+            return await self._with_cpu("push", push(plan_of(url, connections=256), messages))
 
         async def bare() -> Mapping[str, float]:
             plan = plan_of(self.echo, connections=256)
@@ -121,7 +122,7 @@ class Bench:
                 partitions=partitions,
                 spread=spread,
             )
-            return {"push": await push(plan, messages)}
+            return await self._with_cpu("push", push(plan, messages))
 
         async with self.place.floors() as floors:
 
@@ -143,7 +144,7 @@ class Bench:
                 batch: int = batch, messages: int = messages, connections: int = connections
             ) -> Mapping[str, float]:
                 plan = plan_of(self.broker.url, batch=batch, connections=connections)
-                return {"pop": await pop(plan, messages)}
+                return await self._popped(plan, messages)
 
             async def pushed(
                 batch: int = batch, messages: int = messages, connections: int = connections
@@ -158,6 +159,16 @@ class Bench:
             self.results.bar(f"{name} of push", ratio, 1.0, least=True)
             queen = messages / found.seconds("pop") / QUEEN[name]
             self.results.bar(f"{name} of Queen's", queen, 10.0, least=True)
+
+    async def _popped(self, plan: Plan, messages: int) -> Mapping[str, float]:
+        await fill(plan, messages)
+        return await self._with_cpu("pop", pop(plan, messages))
+
+    async def _with_cpu(self, name: str, load: Awaitable[float]) -> Mapping[str, float]:
+        """Its seconds, and those of the broker's CPU: less shaken by a machine that is busy."""
+        before = self.broker.cpu_seconds()
+        seconds = await load
+        return {name: seconds, "cpu": self.broker.cpu_seconds() - before}
 
     async def latency(self) -> None:
         progress("end to end at 200 messages/s")
@@ -201,9 +212,10 @@ def drawn(results: Results) -> str:
                 f"{case.floor} {rate(case.messages, case.rounds.seconds(case.floor))}",
                 times(case.rounds.times_faster([case.ours], [case.floor])),
                 times(case.messages / seconds / queen) if queen else "",
+                f"{case.rounds.seconds('cpu') / case.messages * 1e6:.1f}",
             )
         )
-    figures = table((results.store, "messages/s", "beside", "of it", "of Queen's"), rows)
+    figures = table((results.store, "messages/s", "beside", "of it", "of Queen's", "CPU µs"), rows)
     bars = table(
         ("bar", "measured", "wanted", ""),
         [

@@ -60,10 +60,14 @@ async def push(plan: Plan, messages: int, *, delete: bool = True) -> float:
     return report.seconds * messages / report.messages
 
 
-async def pop(plan: Plan, messages: int) -> float:
-    """Seconds to pop and ack so many messages, which are pushed first, over all partitions."""
+async def fill(plan: Plan, messages: int) -> None:
+    """Push so many messages over all partitions alike."""
     filling = msgspec.structs.replace(plan, batch=FILL_BATCH, connections=4, spread=True)
     await push(filling, messages, delete=False)
+
+
+async def pop(plan: Plan, messages: int) -> float:
+    """Seconds to pop and ack the messages of a queue that was filled."""
     target = Target(plan.url)
     consumption = Consumption()
 
