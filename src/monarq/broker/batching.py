@@ -94,6 +94,7 @@ class Inbox(abc.ABC, Generic[C]):
         self._bytes = 0
         self._in_flight = 0
         self._scheduled = False
+        self._held = False
         self._timer: asyncio.TimerHandle | None = None
         self._halves: deque[list[C]] = deque()
         """Of batches that failed."""
@@ -145,20 +146,23 @@ class Inbox(abc.ABC, Generic[C]):
         return len(self._queue) >= self.limits.calls_max or self._bytes >= self.limits.bytes_max
 
     def add(self, call: C) -> None:
-        if self.is_full:
+        queue, limits = self._queue, self.limits
+        if len(queue) >= limits.calls_max or self._bytes >= limits.bytes_max:
             self._measures.overloaded += 1
             fail(call, OverloadedError("too many calls are waiting: try again in a moment"))
             return
         self._measure.calls += 1
-        self._queue.append(call)
+        queue.append(call)
         self._count += call.count
         self._bytes += call.size
-        if not self._scheduled:
+        if not self._scheduled and self._in_flight < limits.concurrency:
             self.consider()
 
     def consider(self) -> None:
         """See to it that what waits leaves when it may."""
-        if self._scheduled or not self._queue or self._in_flight >= self.limits.concurrency:
+        if self._scheduled or self._held or not self._queue:
+            return
+        if self._in_flight >= self.limits.concurrency:
             return
         if self._in_flight and self.limits.wait_seconds and not self._is_batch_full:
             if self._timer is None:
@@ -166,6 +170,11 @@ class Inbox(abc.ABC, Generic[C]):
             return
         self._scheduled = True
         self._loop.call_soon(self._drain)
+
+    def hold(self, held: bool) -> None:
+        """While held, nothing leaves."""
+        self._held = held
+        self.consider()
 
     @property
     def _is_batch_full(self) -> bool:
@@ -184,6 +193,8 @@ class Inbox(abc.ABC, Generic[C]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._held:
+            return
         if self._halves and self._halving is None and self._in_flight < self.limits.concurrency:
             # One after the other, so that they are carried out in their order.
             half = self._halves.popleft()

@@ -6,11 +6,14 @@ Only a hint: a wrong or missing one costs a look too many or a later one, never 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from monarq.errors import MonarqError
 from monarq.model import Queue
 from monarq.store.contract import Store
+
+log = logging.getLogger(__name__)
 
 _MOST = 10_000
 
@@ -33,6 +36,10 @@ class Facts:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return found
+
+    def peek(self, queue: str) -> Queue | None:
+        """What is known."""
+        return self._known.get(queue)
 
     def want(self, queue: str) -> None:
         """Somebody will want to know soon."""
@@ -64,5 +71,7 @@ class Facts:
         except MonarqError:
             # It does not exist yet, or the store is away: asked again when next wanted.
             pass
+        except Exception:
+            log.exception("nothing could be learned about a queue")
         finally:
             self._asking.discard(queue)

@@ -142,7 +142,7 @@ class Parts:
         )
         self.waiting.on_parked = self.poller.wanted
         self.waiting.on_found = self.poller.found
-        self.waiting.on_opened = self.facts.want
+        self.waiting.on_wanted = self.facts.want
         self.maintenance = Maintenance(alarms, store, self._maintenance_changed, failed)
         self.deferred = Deferred(
             alarms, self._push_deferred, measures, bytes_max=settings.inbox_max_bytes
@@ -184,13 +184,14 @@ class Parts:
                 buffer,
                 push=self._replay,
                 probe=self.availability.probe,
-                changed=lambda route: self.pushes.consider(),
+                changed=self.pushes.route_changed,
                 batch_max=settings.batch_max,
                 batch_max_bytes=settings.batch_max_bytes,
                 retry_seconds=settings.buffer_retry_seconds,
                 store_is_up=self.availability.is_up,
                 clock=self.clock,
             )
+            self.pushes.route_changed(self.failover.route)
         if self.availability.is_up:
             # Before the first push: one that should go to the buffer must not go to the store.
             with contextlib.suppress(StoreUnavailableError):

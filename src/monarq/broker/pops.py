@@ -72,7 +72,7 @@ class PopInbox(Inbox[PopCall]):
         queue = call.request.queue
         if queue is None or queue != last.request.queue or count >= _SHARING_MAX:
             return False
-        facts = self._facts.get(queue)
+        facts = self._facts.peek(queue)
         return facts is not None and facts.kind is QueueKind.WORK
 
     async def _ask(self, trip: Trip[PopCall]) -> Sequence[Any]:
@@ -85,14 +85,16 @@ class PopInbox(Inbox[PopCall]):
     def _settle(self, calls: list[PopCall], answers: Sequence[Any]) -> None:
         waiting, steps = self._waiting, self._measures.pop_steps
         messages = delivered = failed = 0
+        soonest: int | None = None
         for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, MonarqError):
                 failed += 1
                 fail(call, answer)
                 waiting.failed(call)
             elif answer.messages:
-                if answer.lease_until is not None:
-                    self._leased(answer.lease_until)
+                until = answer.lease_until
+                if until is not None and (soonest is None or until < soonest):
+                    soonest = until
                 if call.done():
                     self._give_back(answer, call.request.group)
                     continue
@@ -105,6 +107,8 @@ class PopInbox(Inbox[PopCall]):
                     call.set_result(answer)
                 else:
                     waiting.found_nothing(call, answer)
+        if soonest is not None:
+            self._leased(soonest)
         self._measure.errors += failed
         self._measure.messages += messages
         self._measure.batch_messages.observe(messages)

@@ -39,15 +39,8 @@ class PushInbox(Inbox[PushCall]):
         self._to_buffer: set[Trip[PushCall]] = set()
         self.failover: Failover | None = None
 
-    def consider(self) -> None:
-        if self.failover is None or self.failover.route is not Route.HOLD:
-            super().consider()
-
-    def _drain(self) -> None:
-        if self.failover is None or self.failover.route is not Route.HOLD:
-            super()._drain()
-        else:
-            self._scheduled = False
+    def route_changed(self, route: Route) -> None:
+        self.hold(route is Route.HOLD)
 
     def _new_mark(self) -> str:
         self._sent += 1

@@ -52,8 +52,8 @@ class Waiting:
         """Told when somebody is parked and nobody was."""
         self.on_found: Callable[[], None] = lambda: None
         """Told when somebody found what nobody had told of."""
-        self.on_opened: Callable[[str], None] = lambda queue: None
-        """Told when somebody is the first to wait for a queue."""
+        self.on_wanted: Callable[[str], None] = lambda queue: None
+        """Told when somebody is the first to be parked for a queue."""
         self.parked = 0
         self.total = 0
         """All who have a place, parked or looking."""
@@ -68,8 +68,6 @@ class Waiting:
         call.deadline = self._alarms.now() + wait
         place.live += 1
         self.total += 1
-        if place.live == 1 and place.queue is not None:
-            self.on_opened(place.queue)
         if place.idle or self._held:
             self._park(call, place)
             return False
@@ -164,6 +162,8 @@ class Waiting:
     def _park(self, call: PopCall, place: Place) -> None:
         place.park(call)
         self.parked += 1
+        if place.idle == 1 and place.queue is not None:
+            self.on_wanted(place.queue)
         if not call.slice:
             call.slice = self._timeouts.add(call, call.deadline)
         if self.parked == 1:
