@@ -7,9 +7,20 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import InvalidRequestError, LeaseExpiredError, MonarqError
-from monarq.model import Pop, PushItem
+from monarq.model import Ack, Pop, PushItem
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many, renew, seqs
+from tests.store.calls import (
+    ack,
+    ack_all,
+    pop,
+    pop_one,
+    push,
+    push_items,
+    push_many,
+    renew,
+    seqs,
+    unwrap,
+)
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     RELEASE,
@@ -562,3 +573,41 @@ async def test_a_pop_by_namespace_may_take_partitions_of_several_queues(store: S
     ]
     await ack_all(store, popped)
     assert [(m.queue, m.seq) for m in await drain(store, namespace="ns")] == [("q3", 2)]
+
+
+async def test_requests_of_one_call_are_each_served_on_their_own_terms(
+    store: Store, clock: ManualClock
+) -> None:
+    for queue in ("q", "r"):
+        for partition in "abcdef":
+            await push_many(store, queue, 5, partition=partition)
+    requests = [
+        Pop(queue="q", batch=1, lease_seconds=10, consumer="x"),
+        Pop(queue="r", batch=2, auto_ack=True, consumer="z"),
+        Pop(queue="q", batch=3),
+        Pop(queue="q", batch=2, lease_seconds=99, consumer="y"),
+        Pop(queue="r", batch=4, consumer="z"),
+        Pop(queue="q", batch=7, partitions=2, group="g"),
+    ]
+    popped = [unwrap([answer]) for answer in await store.pop(requests)]
+    assert [len(answer.messages) for answer in popped] == [1, 2, 3, 2, 3, 7]
+    assert [answer.messages[0].partition for answer in popped] == ["a", "a", "b", "c", "a", "a"]
+    seconds = [
+        None if answer.lease_until is None else (answer.lease_until - clock.now()) / SECOND
+        for answer in popped
+    ]
+    assert seconds == [10, None, 300, 99, 300, 300]
+    for answer, request in zip(popped, requests, strict=True):
+        if answer.lease_id is not None:
+            acked = unwrap(await store.ack([Ack(lease_id=answer.lease_id, group=request.group)]))
+            assert acked.count == len(answer.messages)
+    log = (await store.list_deliveries()).rows
+    assert sorted((row.queue, row.consumer or "", row.completed) for row in log) == [
+        ("q", "", 2),
+        ("q", "", 3),
+        ("q", "", 5),
+        ("q", "x", 1),
+        ("q", "y", 2),
+        ("r", "z", 2),
+        ("r", "z", 3),
+    ]

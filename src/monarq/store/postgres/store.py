@@ -89,7 +89,11 @@ class PostgresStore(Store):
             timeout_seconds=timeout_seconds,
         )
         store = cls(database, cipher)
-        store._seen = await database.snapshot()
+        try:
+            store._seen = await database.snapshot()
+        except BaseException:
+            await database.close()
+            raise
         return store
 
     async def close(self) -> None:

@@ -114,7 +114,7 @@ class SegmentCache:
 def heads(
     db: sqlite3.Connection, partition_id: int, from_seq: int, most: int = _ROWS_AT_ONCE
 ) -> Iterator[Head]:
-    """The segments from the one with this seq on; no more than `most` are read at once."""
+    """The segments from the one with this seq on; `most` is how many will do, as a rule."""
     at_once = min(most, _ROWS_AT_ONCE)
     while True:
         rows = db.execute(_HEADS, (partition_id, from_seq, at_once)).fetchall()
@@ -122,6 +122,7 @@ def heads(
         if len(rows) < at_once:
             return
         from_seq = rows[-1][3] + 1
+        at_once = min(2 * at_once, _ROWS_AT_ONCE)
 
 
 def head_at(db: sqlite3.Connection, partition_id: int, seq: int) -> Head | None:

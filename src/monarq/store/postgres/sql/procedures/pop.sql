@@ -278,7 +278,10 @@ begin
                 v_slow := g_partition[v_run] is not null
                     or q.delayed_processing > 0 or q.window_buffer > 0
                     or q.max_wait_time_seconds > 0
-                    or true = any (r_auto_ack) or 1 < any (r_partitions);
+                    or case when cardinality(r_auto_ack) = 1 then r_auto_ack[1]
+                        else true = any (r_auto_ack[v_request : v_end]) end
+                    or case when cardinality(r_partitions) = 1 then r_partitions[1] > 1
+                        else 1 < any (r_partitions[v_request : v_end]) end;
             end if;
             if g_partition[v_run] is not null then
                 select p.id into v_partition from monarq.partitions p
