@@ -27,8 +27,8 @@ NOT_GENERATED = {"wait", "after", "pivot"}
 MOST_ITEMS = 20
 
 #: What is allowed field by field may still be refused as a whole: exactly one of several fields,
-#: a filter or `all`, options of another kind of queue, a time that is too far away; or a whole
-#: number that is written as 1.0, which the schema cannot forbid.
+#: a filter or `all`, options of another kind of queue, a payload that is no command, a time that
+#: is too far away; or a whole number that is written as 1.0, which the schema cannot forbid.
 JUDGED_AS_A_WHOLE = {
     "DELETE /api/v1/dlq",
     "GET /api/v1/analytics/queue-ops",
@@ -45,6 +45,7 @@ JUDGED_AS_A_WHOLE = {
     "POST /api/v1/consumer-groups/{group}/subscription",
     "POST /api/v1/dlq/redrive",
     "POST /api/v1/items/{id}/output",
+    "POST /api/v1/jobs",
     "POST /api/v1/push",
     "POST /api/v1/transaction",
 }
