@@ -85,6 +85,25 @@ def test_what_was_done_is_what_is_told(server: ServerProcess) -> None:
     assert found["monarq_store_bytes{}"] > 0
 
 
+def test_a_work_queue_tells_its_states_and_how_long_the_next_item_waits(
+    server: ServerProcess,
+) -> None:
+    assert server.post("/api/v1/configure", {"queue": "jobs", "kind": "work"}).status == 200
+    items = [
+        {"queue": "jobs", "payload": 1},
+        {"queue": "jobs", "payload": 2},
+        {"queue": "jobs", "payload": 3, "delaySeconds": 3600},
+    ]
+    assert server.post("/api/v1/push", {"items": items}).status == 201
+    assert server.get("/api/v1/pop/queue/jobs").status == 200
+    found = scraped(server)
+    assert found["monarq_queue_items{queue=jobs,state=ready}"] == 1
+    assert found["monarq_queue_items{queue=jobs,state=leased}"] == 1
+    assert found["monarq_queue_items{queue=jobs,state=scheduled}"] == 1
+    assert found["monarq_queue_pending{kind=work,queue=jobs}"] == 3
+    assert 0 < found["monarq_queue_next_item_age_seconds{queue=jobs}"] < 600
+
+
 @pytest.mark.parametrize("served_store", ["postgres-newest"], indirect=True)
 def test_postgresql_tells_dead_rows_and_what_holds_them(server: ServerProcess) -> None:
     found = scraped(server)
@@ -230,6 +249,9 @@ class CountingStore:
     async def list_groups(self, *, limit: int, after: str | None) -> Page[Group]:
         return _page(self.groups, limit, after)
 
+    async def next_items(self, queue: str, *, limit: int) -> list[Any]:
+        return []
+
     async def health_figures(self) -> dict[str, Any]:
         return {"store": "none", "databaseBytes": 3}
 
@@ -308,6 +330,32 @@ async def test_groups_are_bounded_too_and_the_oldest_of_the_rest_is_told() -> No
     assert found["monarq_group_lag{group=other,queue=other}"] == 48
     assert found["monarq_group_oldest_unacked_seconds{group=other,queue=other}"] == 49
     assert sum("group_lag" in name for name in found) == 3
+
+
+async def test_a_store_that_hangs_does_not_hang_the_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_metrics, "CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(store_metrics, "PATIENCE_SECONDS", 0.05)
+    store = CountingStore()
+    store.queue("a", 3)
+    metrics = stored(store, 10)
+    await read(metrics)
+    never = asyncio.Event()
+
+    async def hang(**_: Any) -> Any:
+        await never.wait()
+        return Page([], None)
+
+    monkeypatch.setattr(store, "list_groups", hang)
+    for _ in range(3):
+        found = await asyncio.wait_for(read(metrics), 5)
+        assert found["monarq_queue_pending{kind=ordered,queue=a}"] == 3
+    assert found["monarq_store_metrics_age_seconds{}"] >= 0.15
+    assert store.asked == 2  # one reading at a time
+    never.set()
+    assert metrics._reading is not None
+    await metrics._reading
 
 
 async def test_without_a_store_the_rest_is_still_told() -> None:

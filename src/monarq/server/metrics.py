@@ -33,6 +33,7 @@ class Metrics:
         await self._workers.start(self.of_this_process)
 
     async def close(self) -> None:
+        await self._store.close()
         if self._workers is not None:
             await self._workers.close()
 

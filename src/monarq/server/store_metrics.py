@@ -9,12 +9,14 @@ lives: a counter that moved between the two would look as if it had been reset.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from monarq.errors import MonarqError
+from monarq.clock import SECOND, SystemClock
+from monarq.errors import MonarqError, NotFoundError
 from monarq.model import Group, Page, QueueKind, QueueStats
 from monarq.server.metric_families import Family, Labels, counter, gauge
 from monarq.store.contract import Store
@@ -24,7 +26,11 @@ logger = logging.getLogger("monarq.metrics")
 CACHE_SECONDS = 5.0
 PAGE = 1000
 MOST_PAGES = 50
+PATIENCE_SECONDS = 2.0
+MOST_WORK_QUEUES = 50
+"""Of which the next item's age is asked for, those with most to do."""
 OTHER = "other"
+_AGE = "How long ago the store was asked for what is told of it"
 
 T = TypeVar("T")
 
@@ -41,24 +47,44 @@ class StoreMetrics:
         self._reading: asyncio.Task[None] | None = None
 
     async def families(self) -> list[Family]:
-        """As they were read last, a few seconds ago at most; nothing while the store is down."""
+        """As they were read last, a few seconds ago; older ones only while the store is slow to
+        answer, and none while it is down."""
         if time.monotonic() - self._read_at >= CACHE_SECONDS:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
-            await asyncio.shield(self._reading)
-        return self._families
+            done, _ = await asyncio.wait({self._reading}, timeout=PATIENCE_SECONDS)
+            for reading in done:
+                reading.result()
+        if not self._families:
+            return []
+        age = time.monotonic() - self._read_at
+        return [*self._families, gauge("monarq_store_metrics_age_seconds", _AGE, [((), age)])]
+
+    async def close(self) -> None:
+        if self._reading is not None and not self._reading.done():
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
         try:
             store = self._store()
             queues = await _all(lambda after: store.queue_stats(limit=PAGE, after=after))
             groups = await _all(lambda after: store.list_groups(limit=PAGE, after=after))
+            ages = await _ages(store, queues)
             figures = await store.health_figures()
         except MonarqError as error:
             logger.debug("no metrics of the store: %s", error)
             self._families = []
         else:
             self._families = [*self._of_queues(queues), *self._of_groups(groups), *_of(figures)]
+            self._families.append(
+                gauge(
+                    "monarq_queue_next_item_age_seconds",
+                    "Age of the item that is next in a work queue",
+                    _largest((self._label(queue), age) for queue, age in ages),
+                    ("queue",),
+                )
+            )
         finally:
             self._read_at = time.monotonic()
 
@@ -174,6 +200,26 @@ async def _all(page: Callable[[str | None], Awaitable[Page[T]]]) -> list[T]:
         if after is None:
             break
     return rows
+
+
+async def _ages(store: Store, queues: list[QueueStats]) -> list[tuple[str, float]]:
+    """How old the next item is of the work queues that have one."""
+    busy = [stats for stats in queues if stats.kind is QueueKind.WORK and stats.pending]
+    busy.sort(key=lambda stats: -stats.pending)
+    now = SystemClock().now()
+    ages: list[tuple[str, float]] = []
+    for stats in busy[:MOST_WORK_QUEUES]:
+        with contextlib.suppress(NotFoundError):  # deleted meanwhile
+            found = await store.next_items(stats.queue, limit=1)
+            ages += [(stats.queue, max((now - item.created_at) / SECOND, 0.0)) for item in found]
+    return ages
+
+
+def _largest(values: Iterable[tuple[str, float]]) -> list[tuple[Labels, float]]:
+    found: dict[Labels, float] = {}
+    for name, value in values:
+        found[name,] = max(found.get((name,), 0.0), value)
+    return list(found.items())
 
 
 def _summed(values: Iterable[tuple[Labels, float]]) -> list[tuple[Labels, float]]:
