@@ -266,18 +266,20 @@ async def test_pushes_that_were_under_way_when_the_server_stood_still_are_stored
     new_postgres_server: NewPostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGSTOP: clients give up, the server later goes on with what it had."""
-    monkeypatch.setattr("monarq.store.postgres.database.CALL_TIMEOUT", 0.5)
     server = await asyncio.to_thread(new_postgres_server)
+    # With all its time: the tables are made, and a loaded machine is slow at that.
+    await (await open_store(server.dsn)).close()
+    monkeypatch.setattr("monarq.store.postgres.database.CALL_TIMEOUT", 1)
     async with await open_store(server.dsn) as store:
         total = 0
-        for _ in range(5):
+        for _ in range(3):
             pushes = [
                 asyncio.create_task(repeat_until_answered(store, n))
                 for n in range(total, total + 40)
             ]
             await asyncio.sleep(0.02)
             server.pause()
-            await asyncio.sleep(0.7)
+            await asyncio.sleep(1.3)
             server.resume()
             await asyncio.gather(*pushes)
             total += 40
