@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from monarq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from monarq.client.async_client import AsyncClient
     from monarq.client.client import Client
+
+T = TypeVar("T")
 
 _PANEL = "Where the broker is"
 
@@ -101,8 +103,32 @@ class Caller:
     def client(self) -> Iterator[Client]:
         from monarq.client.client import Client
 
+        self._check_reachable()
         with Client(self.address, token=self.token if self.urls else None) as client:
             yield client
+
+    def ask(self, question: Callable[[AsyncClient], Awaitable[T]]) -> T:
+        """What the question answers, given an open client: for calls that only an asynchronous
+        client has."""
+        import asyncio
+
+        from monarq.client.async_client import AsyncClient
+
+        self._check_reachable()
+
+        async def run() -> T:
+            token = self.token if self.urls else None
+            async with AsyncClient(self.address, token=token) as client:
+                return await question(client)
+
+        return asyncio.run(run())
+
+    def _check_reachable(self) -> None:
+        """Say at once that nobody is there: a client would first try again for a while."""
+        if self.urls:
+            from monarq.cli.reaching import check_reachable
+
+            check_reachable(self.urls)
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -123,7 +149,7 @@ class Caller:
         elif not found:
             say(empty)
         else:
-            print_table(columns, [[row.get(column) for column in columns] for row in found])
+            print_rows(found, columns)
 
 
 def calling(command: Callable[..., None]) -> Callable[..., None]:
@@ -167,26 +193,22 @@ def print_json(value: Any) -> None:
     print(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Columns as wide as needed; what does not fit the terminal is cut in its widest column."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
+    """A table of these columns; points in time (`…_at`) as how long ago that was."""
+    from monarq.cli.tables import print_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        numeric = all(isinstance(row[number], int | float | None) for row in rows)
-        table.add_column(
-            column,
-            justify="right" if numeric else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    is_terminal = sys.stdout.isatty()
-    width = None if is_terminal or "COLUMNS" in os.environ else 10_000
-    Console(highlight=False, width=width).print(table)
+    print_table(
+        [column.removesuffix("_at").replace("_", " ") for column in columns],
+        [[_shown(column, row.get(column)) for column in columns] for row in rows],
+    )
+
+
+def _shown(column: str, value: Any) -> Any:
+    if column.endswith("_at") and isinstance(value, str):
+        from monarq.cli.formats import since
+
+        return since(value)
+    return value
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -197,18 +219,6 @@ def confirm(question: str, yes: bool) -> None:
         raise InvalidRequestError(f"{question} Say --yes to go on.")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return str(value).replace("\n", "⏎")
 
 
 def _was_typed(flag: str) -> bool:

@@ -58,11 +58,19 @@ def ago(micros: int | None, now: int) -> str | None:
     return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
 
 
+def since(text: str) -> str:
+    """How long a time in ISO 8601 is past, or to come."""
+    at = round(datetime.fromisoformat(text).timestamp() * SECOND)
+    return str(ago(at, round(datetime.now(UTC).timestamp() * SECOND)))
+
+
 def duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if seconds < 10:
         return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} m {rest} s"

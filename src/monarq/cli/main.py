@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from typing import TYPE_CHECKING
 
-import typer
-
-from monarq.cli.messages import complain
-from monarq.errors import MonarqError, SettingsError
+if TYPE_CHECKING:
+    import typer
 
 #: The module of each command, in the order in which help shows them. Only the one that is
 #: called is imported: a shell user waits for every import.
@@ -31,6 +31,17 @@ COMMANDS = {
     "clear": "jobs",
     "worker": "workers",
     "dlq": "dead_letters",
+    "queue": "queues",
+    "push": "pushing",
+    "pop": "popping",
+    "ack": "popping",
+    "tail": "tailing",
+    "groups": "groups",
+    "export": "transfer",
+    "import": "transfer",
+    "top": "top",
+    "doctor": "doctor",
+    "demo": "demo",
     "serve": "serve",
     "config": "config",
     "api-key": "api_keys",
@@ -38,9 +49,19 @@ COMMANDS = {
     "bench": "bench",
 }
 
+#: What to do about a refusal, by its code.
+_HINTS = {
+    "unauthorized": "give a token or an API key with --token, or in MONARQ_TOKEN; "
+    "`monarq api-key create` makes one",
+    "forbidden": "use a token or an API key with a higher role (read, write, jobs, admin)",
+    "commands_refused": "`monarq enqueue` is for shell commands, `monarq push` for anything else",
+}
+
 
 def make_app(command: str | None = None) -> typer.Typer:
     """The whole command line, or as much of it as a command needs."""
+    import typer
+
     app = typer.Typer(
         name="monarq",
         help="One broker for messages and jobs, on SQLite or PostgreSQL.",
@@ -53,19 +74,22 @@ def make_app(command: str | None = None) -> typer.Typer:
     modules = [wanted] if wanted else dict.fromkeys(COMMANDS.values())
     for module in modules:
         importlib.import_module(f"monarq.cli.{module}").add_to(app)
-    app.callback()(_options)
+    if wanted:
+        # What a command shares its module with would cost time, too.
+        app.registered_commands = [each for each in app.registered_commands if each.name == command]
+
+    def options(
+        show_version: bool = typer.Option(
+            False, "--version", help="Print the version and exit.", is_eager=True
+        ),
+    ) -> None:
+        if show_version:
+            version()
+            raise typer.Exit
+
+    app.callback()(options)
     app.command("version")(version)
     return app
-
-
-def _options(
-    show_version: bool = typer.Option(
-        False, "--version", help="Print the version and exit.", is_eager=True
-    ),
-) -> None:
-    if show_version:
-        version()
-        raise typer.Exit
 
 
 def version() -> None:
@@ -77,23 +101,40 @@ def version() -> None:
 
 def main() -> None:
     """The script's entry point."""
-    named = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     if sys.argv[1:] == ["--version"]:
         version()
         return
+    named = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
         make_app(named)()
-    except SettingsError as error:
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our answer has had enough of it; nothing more can be written there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        code = told(error)
+        if code is None:
+            raise
+        sys.exit(code)
+
+
+def told(error: Exception) -> int | None:
+    """Tell an error of ours on stderr; the exit code, or None if it is not one of ours."""
+    from monarq.cli.messages import complain
+    from monarq.errors import MonarqError, SettingsError
+
+    if isinstance(error, SettingsError):
         complain("the settings cannot be used:")
         for line in str(error).splitlines():
             complain(f"  {line}")
-        sys.exit(2)
-    except MonarqError as error:
+        return 2
+    if isinstance(error, MonarqError):
         complain(str(error))
-        sys.exit(1)
-    except BrokenPipeError:
-        # Whoever read our answer has had enough of it.
-        sys.stderr.close()
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        for note in getattr(error, "__notes__", ()):
+            complain(f"  {note}")
+        if error.code in _HINTS:
+            complain(f"  {_HINTS[error.code]}")
+        return 1
+    return None

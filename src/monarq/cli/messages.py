@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def complain(text: str) -> None:
@@ -14,8 +16,13 @@ def complain(text: str) -> None:
 
 def answers() -> Console:
     """A console for tables on stdout."""
+    from rich.console import Console
+
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def progress() -> Console:
+    """A console for what is under way, on stderr."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
