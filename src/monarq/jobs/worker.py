@@ -19,8 +19,9 @@ from monarq.client.async_client import AsyncClient
 from monarq.client.consuming import PASSING
 from monarq.client.schedules import Schedule
 from monarq.clock import Clock, SystemClock
-from monarq.errors import InvalidRequestError, LeaseError, MonarqError, NotFoundError
+from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
 from monarq.job import CommandJob, TaskJob, read_job
+from monarq.jobs.answers import Answers
 from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
 from monarq.jobs.leases import Leases
@@ -86,6 +87,8 @@ class Worker:
         self._room = asyncio.Event()
         """Set when a job has ended."""
         self._running: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
+        self._answers = Answers(client.link, patience_seconds=lease_seconds)
         self._runs_commands: dict[str, bool] = {}
         self._guard: Guard | None = None
         self._threads = ThreadPoolExecutor(concurrency, "monarq-task")
@@ -101,7 +104,6 @@ class Worker:
         self._stopping_now.set()
 
     async def run(self) -> None:
-        self._guard = await asyncio.to_thread(Guard)
         await self.presence.tell()
         keepers = [
             asyncio.create_task(self._leases.keep()),
@@ -112,14 +114,15 @@ class Worker:
             keepers.append(asyncio.create_task(scheduler.keep()))
         try:
             await self._work()
-            if self._running:
-                await asyncio.wait(self._running)
+            while self._running or self._answering:
+                await asyncio.wait({*self._running, *self._answering})
         finally:
             for keeper in keepers:
                 keeper.cancel()
-            for task in self._running:
+            for task in (*self._running, *self._answering):
                 task.cancel()
-            self._guard.close()
+            if self._guard is not None:
+                self._guard.close()
             self._threads.shutdown(wait=False, cancel_futures=True)
             self.presence.state = "stopped"
             await self.presence.tell()
@@ -202,7 +205,7 @@ class Worker:
         return len(popped.messages)
 
     async def _give_back(self, popped: Popped) -> None:
-        await self._answer(Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id))
+        await self._answers.answer(Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id))
 
     async def _is_for_commands(self, queue: str) -> bool:
         known = self._runs_commands.get(queue)
@@ -237,18 +240,24 @@ class Worker:
     # --- one job -----------------------------------------------------------------------------
 
     async def _run(self, message: Message, lease: _Lease, commands: bool) -> None:
-        stop = lease.hold()
-        succeeded: bool | None = None
+        ack = None
         try:
-            ack = await self._attempt(message, lease, commands, stop)
-            if ack is not None:
-                succeeded = {AckStatus.COMPLETED: True, AckStatus.RELEASE: None}.get(
-                    ack.status, False
-                )
-                await self._answer(ack)
+            ack = await self._attempt(message, lease, commands, lease.hold())
+        finally:
+            if ack is None:
+                lease.let_go()
+            self.presence.ended(message.id, succeeded=_succeeded(ack))
+        if ack is not None:
+            # In a task of its own: there is room for the next job while this one is answered.
+            task = asyncio.create_task(self._answer(ack, lease))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, ack: Ack, lease: _Lease) -> None:
+        try:
+            await self._answers.answer(ack)
         finally:
             lease.let_go()
-            self.presence.ended(message.id, succeeded=succeeded)
 
     async def _attempt(
         self, message: Message, lease: _Lease, commands: bool, stop: asyncio.Event
@@ -284,7 +293,8 @@ class Worker:
     ) -> Outcome:
         if isinstance(job, TaskJob):
             return await run_task_job(job, self._tasks, threads=self._threads)
-        assert self._guard is not None
+        if self._guard is None:
+            self._guard = Guard()
         live = LiveOutput(self._link, message.id, message.attempts)
         stopping = asyncio.create_task(self._forward_stop(stop))
         try:
@@ -320,28 +330,12 @@ class Worker:
             result=result,
         )
 
-    async def _answer(self, ack: Ack) -> None:
-        """The work is done: a store that is away for a while must not lose it. Past its lease it
-        is refused, and somebody else does the job again."""
-        pause = _FIRST_PAUSE_SECONDS
-        deadline = asyncio.get_running_loop().time() + self._lease_seconds
-        while True:
-            try:
-                [outcome] = await self._link.ack([ack])
-            except PASSING as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    log.error(
-                        "the result of job %s could not be kept: %s", ack.transaction_id, error
-                    )
-                    return
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-                continue
-            if isinstance(outcome, LeaseError):
-                log.warning("the result of job %s came too late: %s", ack.transaction_id, outcome)
-            elif isinstance(outcome, MonarqError):
-                log.error("the result of job %s was refused: %s", ack.transaction_id, outcome)
-            return
+
+def _succeeded(ack: Ack | None) -> bool | None:
+    """None if the job was given back, or lost."""
+    if ack is None or ack.status is AckStatus.RELEASE:
+        return None
+    return ack.status is AckStatus.COMPLETED
 
 
 class _Lease:
