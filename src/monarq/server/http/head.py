@@ -76,7 +76,7 @@ class Head:
 class HeadReader:
     """Reads heads, and remembers those it has read: clients send the same one again and again."""
 
-    _REMEMBERED = 1_024
+    _REMEMBERED = 4_096
     _LONGEST_REMEMBERED = 1_024
 
     def __init__(self, limits: Limits) -> None:
