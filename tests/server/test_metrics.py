@@ -139,6 +139,28 @@ def test_any_worker_tells_of_all(start_server: StartServer) -> None:
         assert found["monarq_queue_pushed_total{kind=ordered,queue=a}"] <= 60
 
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "operations" / "monitoring.md"
+
+
+def test_the_page_lists_every_metric_of_a_server(server: ServerProcess) -> None:
+    server.post("/api/v1/push", {"items": [{"queue": "a", "payload": 1}]})
+    listed = set(re.findall(r"^\| `(monarq_\w+)`", PAGE.read_text(), re.MULTILINE))
+    told = {
+        re.sub(r"_(bucket|sum|count|created)$", "", name.partition("{")[0])
+        for name in scraped(server)
+    }
+    assert told <= listed, f"docs/operations/monitoring.md lacks {sorted(told - listed)}"
+
+
+async def test_the_page_lists_nothing_that_does_not_exist(broker: Broker) -> None:
+    listed = set(re.findall(r"^\| `(monarq_\w+)`", PAGE.read_text(), re.MULTILINE))
+    families = await Metrics(broker, Settings()).families()
+    told = {each.name + ("_total" if each.kind == "counter" else "") for each in families}
+    elsewhere = {"monarq_peer_notices_total", "monarq_workers_unreachable_total"}
+    elsewhere |= {name for name in listed if name.startswith("monarq_postgres_")}
+    assert listed - told == elsewhere
+
+
 # --- families ----------------------------------------------------------------------
 
 
