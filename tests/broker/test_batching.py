@@ -1,6 +1,7 @@
 """Inboxes: what goes to the store together, when, and what becomes of it if something fails."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -96,12 +97,61 @@ async def test_no_more_calls_are_made_at_once_than_the_settings_allow(
     broker = await start_broker(
         push_concurrency=2, pop_concurrency=3, batch_max=1, pop_batch_max=1, batch_wait_ms=0.0
     )
-    pushes = [broker.submit_push(message("q", partition=f"p{n}")) for n in range(30)]
+    pushes = [broker.submit_push(message(f"q{n % 10}")) for n in range(30)]
     await bounded(asyncio.gather(*pushes))
-    pops = [broker.submit_pop(Pop(queue="q")) for _ in range(60)]
+    pops = [broker.submit_pop(Pop(queue=f"q{n % 10}")) for n in range(60)]
     await bounded(asyncio.gather(*pops))
     assert watched.most_under_way["push"] == 2
     assert 1 < watched.most_under_way["pop"] <= 3
+
+
+async def test_pops_of_one_queue_are_in_one_call_at_a_time(
+    start_broker: StartBroker, watched: Watched
+) -> None:
+    """Two calls would pass over what the other has locked, and find less than there is."""
+    broker = await start_broker(pop_batch_max=4)
+    items = [PushItem(queue, b"{}", f"p{n}") for queue in ("a", "b") for n in range(40)]
+    await broker.push(Push(items))
+    under_way: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    def enter(name: str, requests: object) -> BaseException | None:
+        if name == "pop":
+            queues = {request.queue for request in requests}  # type: ignore[attr-defined]
+            under_way.update(queues)
+            most.update({queue: max(0, under_way[queue] - most[queue]) for queue in queues})
+        return None
+
+    def leave(name: str, requests: object) -> BaseException | None:
+        if name == "pop":
+            under_way.subtract({request.queue for request in requests})  # type: ignore[attr-defined]
+        return None
+
+    watched.disturb, watched.disturb_after = enter, leave
+    pops = [broker.submit_pop(Pop(queue="ab"[n % 2])) for n in range(80)]
+    found = [await bounded(future) for future in pops]
+    assert all(len(popped.messages) == 1 for popped in found)
+    assert most == {"a": 1, "b": 1}
+
+
+@in_memory
+async def test_pops_that_wait_behind_another_of_their_queue_are_bounded_too(
+    start_broker: StartBroker, watched: Watched
+) -> None:
+    broker = await start_broker(inbox_max=10)
+    gate = watched.hold("pop")
+    under_way = broker.submit_pop(Pop(queue="q"))
+    await turns()
+    waiting = []
+    for _ in range(10):
+        waiting.append(broker.submit_pop(Pop(queue="q")))
+        await turns(2)
+    with pytest.raises(OverloadedError):
+        await broker.submit_pop(Pop(queue="q"))
+    waiting[0].cancel()
+    gate.set()
+    await bounded(asyncio.gather(under_way, *waiting[1:]))
+    assert len(broker._parts.pops) == 0
 
 
 @pytest.mark.parametrize("place", STORE_NAMES[:2], indirect=True)

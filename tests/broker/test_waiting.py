@@ -51,7 +51,25 @@ async def test_1000_parked_pops_are_woken_in_order_and_none_twice(broker: Broker
     assert len(got) == len(set(got)) == 1000
 
 
-async def test_1000_waiters_of_one_partition_are_served_one_after_the_other(
+@pytest.mark.parametrize("kind", list(QueueKind))
+async def test_of_1000_parked_pops_those_who_came_first_are_served_by_large_pushes(
+    broker: Broker, kind: QueueKind
+) -> None:
+    """More than one call to the store can take, so that calls at the same time would race."""
+    await broker.store.configure("q", kind=kind)
+    waiting = [wait_for(broker, "q") for _ in range(1000)]
+    await parked(broker, 1000)
+    served = 0
+    for count in (1, 5, 394, 600):
+        named = kind is QueueKind.ORDERED
+        items = [PushItem("q", b"{}", *([f"{served}-{n}"] if named else [])) for n in range(count)]
+        await broker.push(Push(items))
+        served += count
+        await until(lambda served=served: sum(f.done() for f in waiting) >= served)
+        assert [future.done() for future in waiting] == [n < served for n in range(1000)]
+
+
+async def test_the_waiters_of_one_partition_are_served_one_after_the_other(
     start_broker: StartBroker,
 ) -> None:
     broker = await start_broker()

@@ -143,11 +143,11 @@ class Inbox(abc.ABC, Generic[C]):
 
     @property
     def is_full(self) -> bool:
-        return len(self._queue) >= self.limits.calls_max or self._bytes >= self.limits.bytes_max
+        return len(self) >= self.limits.calls_max or self._bytes >= self.limits.bytes_max
 
     def add(self, call: C) -> None:
         queue, limits = self._queue, self.limits
-        if len(queue) >= limits.calls_max or self._bytes >= limits.bytes_max:
+        if len(self) >= limits.calls_max or self._bytes >= limits.bytes_max:
             self._measures.overloaded += 1
             fail(call, OverloadedError("too many calls are waiting: try again in a moment"))
             return

@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 _ACK_CALLS = 2
 _TRANSACTIONS = 8
 _ACKS = 1_000
+_PLACE = ("host", "port", "dbname", "database")
+"""What of a PostgreSQL address's options says where it is."""
 _UNRETURNED = 10_000
 """Leases that nobody received and that wait for the store to be given back; others expire."""
 _GRACE = 0.5

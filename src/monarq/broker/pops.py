@@ -1,8 +1,14 @@
-"""The inbox of pops: looks of new ones and of those that were woken, in the order they came."""
+"""The inbox of pops: looks of new ones and of those that were woken, in the order they came.
+
+Pops of one queue are in one call to the store at a time. Two would pass over what the other has
+locked: one who came early would go away empty, and one who came late be served. Different queues
+go over different connections.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from monarq.broker.batching import Inbox, Limits, Trip, fail
@@ -36,11 +42,19 @@ class PopInbox(Inbox[PopCall]):
         self._waiting = waiting
         self._facts = facts
         self._leased = leased
+        self._flying: set[str | None] = set()
+        """The queues (None: labels) that calls under way are about."""
+        self._lanes: dict[asyncio.Task[Any], set[str | None]] = {}
+        self._blocked: dict[str | None, list[PopCall]] = {}
+        """Pops of those queues, until the call is back."""
+        self._blocked_count = 0
         self._give_back: Callable[[Popped, str], None] = lambda popped, group: None
 
     def give_back_to(self, give_back: Callable[[Popped, str], None]) -> None:
         """Whom to tell of leases that nobody received."""
         self._give_back = give_back
+
+    # --- lanes -----------------------------------------------------------------------------
 
     def look_again(self, calls: Sequence[PopCall]) -> None:
         """Those who were woken are not refused: they have waited."""
@@ -49,6 +63,17 @@ class PopInbox(Inbox[PopCall]):
         if not self._scheduled:
             self.consider()
 
+    def __len__(self) -> int:
+        return len(self._queue) + self._blocked_count
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._blocked_count) or super().is_busy
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self.limits.calls_max
+
     def _take(self) -> list[PopCall]:
         queue = self._queue
         free = self.limits.concurrency - self._in_flight
@@ -56,10 +81,15 @@ class PopInbox(Inbox[PopCall]):
         calls: list[PopCall] = []
         while queue:
             call = queue[0]
-            if not call.done():
-                if len(calls) >= most and not self._shares(calls[-1], call, len(calls)):
-                    break
+            if call.done():
+                pass
+            elif call.request.queue in self._flying:
+                self._blocked.setdefault(call.request.queue, []).append(call)
+                self._blocked_count += 1
+            elif len(calls) < most or self._belongs(call, calls):
                 calls.append(call)
+            else:
+                break
             queue.popleft()
             self._count -= 1
         calls.sort(key=_ticket)
@@ -67,13 +97,43 @@ class PopInbox(Inbox[PopCall]):
             self._waiting.looking(call)
         return calls
 
-    def _shares(self, last: PopCall, call: PopCall, count: int) -> bool:
-        """Whether it must not be parted from the one before: items are shared in one call."""
+    def _belongs(self, call: PopCall, calls: list[PopCall]) -> bool:
+        """Whether it goes with the one before, though the call to the store is large enough."""
         queue = call.request.queue
-        if queue is None or queue != last.request.queue or count >= _SHARING_MAX:
+        if queue != calls[-1].request.queue or len(calls) >= _SHARING_MAX:
             return False
-        facts = self._facts.peek(queue)
+        if len(calls) < self.limits.batch_max:
+            return True
+        facts = None if queue is None else self._facts.peek(queue)
         return facts is not None and facts.kind is QueueKind.WORK
+
+    def _send(self, work: Coroutine[Any, Any, None], calls: list[PopCall]) -> asyncio.Task[None]:
+        task = super()._send(work, calls)
+        lanes = self._lanes[task] = {call.request.queue for call in calls}
+        self._flying |= lanes
+        return task
+
+    def _free_slot(self, task: asyncio.Task[Any]) -> None:
+        lanes = self._lanes.pop(task)
+        self._flying -= lanes
+        for lane in lanes:
+            blocked = self._blocked.pop(lane, None)
+            if blocked:
+                blocked.sort(key=_ticket)
+                self._queue.extendleft(reversed(blocked))
+                self._count += len(blocked)
+                self._blocked_count -= len(blocked)
+        super()._free_slot(task)
+
+    def refuse_all(self, error: MonarqError) -> None:
+        for blocked in self._blocked.values():
+            for call in blocked:
+                fail(call, error)
+        self._blocked.clear()
+        self._blocked_count = 0
+        super().refuse_all(error)
+
+    # --- looking -----------------------------------------------------------------------------
 
     async def _ask(self, trip: Trip[PopCall]) -> Sequence[Any]:
         self._measures.pops_leasing += len(trip.calls)
