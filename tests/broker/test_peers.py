@@ -125,9 +125,8 @@ def test_a_changed_datagram_is_never_taken_with_a_key(sent: list[Notice], data: 
     changed[position] ^= data.draw(st.integers(1, 255))
     with pytest.raises((MalformedError, UnauthenticatedError)):
         decode(bytes(changed), KEY)
-    for length in range(len(datagram)):
-        with pytest.raises((MalformedError, UnauthenticatedError)):
-            decode(datagram[:length], KEY)
+    with pytest.raises((MalformedError, UnauthenticatedError)):
+        decode(datagram[: data.draw(st.integers(0, len(datagram) - 1))], KEY)
 
 
 def test_notices_of_a_newer_kind_are_left_out_and_the_others_taken() -> None:

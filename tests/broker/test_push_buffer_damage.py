@@ -58,6 +58,7 @@ async def replayed(directory: Path, path: Path, content: bytes) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_cut_at_any_length_all_whole_records_are_kept_and_no_other(tmp_path: Path) -> None:
     path, content, ends = await written(tmp_path)
     for length in range(len(content) + 1):
@@ -75,6 +76,7 @@ async def test_a_file_that_a_power_cut_filled_with_zeros_is_cut_there(tmp_path: 
             assert set_aside(tmp_path) == {}
 
 
+@pytest.mark.slow
 async def test_any_damaged_byte_costs_its_own_record_which_is_set_aside(tmp_path: Path) -> None:
     path, content, ends = await written(tmp_path)
     for position in range(len(content)):

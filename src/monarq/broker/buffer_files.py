@@ -101,7 +101,8 @@ class BufferFiles:
             self.adopt()
         except OSError as error:
             raise BufferWriteError(
-                f"the push buffer cannot use the directory {directory}: {error.strerror or error}"
+                f"the push buffer cannot use the directory {directory}: "
+                f"{error.strerror or error}; set data_dir, or do without (buffer_enabled)"
             ) from error
 
     # --- writing -----------------------------------------------------------------------
