@@ -160,7 +160,8 @@ def test_an_unknown_name_in_the_file_is_an_error_with_the_nearest_name(file: Pat
 
 
 def test_an_unknown_variable_is_a_warning_with_the_nearest_name() -> None:
-    loaded = load(environ={"MONARQ_PROT": "1", "MONARQ_TEST_POSTGRES": "x", "MONARQ_VENV": "y"})
+    others = ("MONARQ_TEST_POSTGRES", "MONARQ_VENV", "MONARQ_URL", "MONARQ_TOKEN")
+    loaded = load(environ={"MONARQ_PROT": "1", **dict.fromkeys(others, "x")})
     assert loaded.warnings == [
         "MONARQ_PROT is ignored: there is no such setting; did you mean MONARQ_PORT?"
     ]

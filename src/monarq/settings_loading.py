@@ -24,8 +24,8 @@ from monarq.settings_checks import contradictions
 
 PREFIX = "MONARQ_"
 FILE_VARIABLE = "MONARQ_CONFIG"
-#: Variables with our prefix that are for others: the tests and the scripts around them.
-OTHER_VARIABLES = ("MONARQ_TEST_", "MONARQ_VENV", "MONARQ_URL")
+#: Variables with our prefix that are for others: clients, the tests, the scripts around them.
+OTHER_VARIABLES = ("MONARQ_TEST_", "MONARQ_VENV", "MONARQ_URL", "MONARQ_TOKEN")
 
 
 class Source(Struct, frozen=True):
