@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Cursor, Group, Page, Seek, SeekTo, StartFrom
 from monarq.server.answers import json_answer
@@ -263,7 +262,7 @@ def _seek_to(start: StartFrom | int, group: str, queue: str) -> Seek:
 
 def _point(start: StartFrom | int, now: int) -> int:
     if isinstance(start, StartFrom):
-        return 0 if start is StartFrom.ALL else now - now % SECOND
+        return 0 if start is StartFrom.ALL else now
     return start
 
 

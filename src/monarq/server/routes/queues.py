@@ -46,9 +46,7 @@ async def list_queues(service: Service, request: Request) -> Response:
         query,
         keep=named_like(query.search),
     )
-    return json_answer(
-        QueuesAnswer(queues=await queue_rows(store, page.rows), **paged(query, page))
-    )
+    return json_answer(QueuesAnswer(queues=await _rows(store, page.rows), **paged(query, page)))
 
 
 def named_like(part: str | None) -> Callable[[Queue], bool] | None:
@@ -58,7 +56,7 @@ def named_like(part: str | None) -> Callable[[Queue], bool] | None:
     return lambda queue: wanted in queue.name.casefold()
 
 
-async def queue_rows(store: Store, queues: list[Queue]) -> list[QueueRow]:
+async def _rows(store: Store, queues: list[Queue]) -> list[QueueRow]:
     stats = {one.queue: one for one in await store.stats_of([queue.name for queue in queues])}
     # A queue that was deleted meanwhile is not listed.
     return [_row(queue, stats[queue.name]) for queue in queues if queue.name in stats]
@@ -80,12 +78,14 @@ def _row(queue: Queue, stats: QueueStats) -> QueueRow:
 
 
 async def get_queue(service: Service, request: Request) -> Response:
-    store = service.broker.store
-    name = path_name(request, "queue")
-    rows = await queue_rows(store, [await store.get_queue(name)])
+    return json_answer(await queue_row(service.broker.store, path_name(request, "queue")))
+
+
+async def queue_row(store: Store, name: str) -> QueueRow:
+    rows = await _rows(store, [await store.get_queue(name)])
     if not rows:
         raise NotFoundError(f"there is no queue {name!r}")
-    return json_answer(rows[0])
+    return rows[0]
 
 
 async def delete_queue(service: Service, request: Request) -> Response:
@@ -188,9 +188,9 @@ async def _depth_of_group(
     cursors = await collect(
         lambda limit, after: store.list_cursors(name, group, limit=limit, after=after), query
     )
-    [found] = (await store.list_groups(queue=name, group=group)).rows
+    lag = sum(found.lag for found in (await store.list_groups(queue=name, group=group)).rows)
     rows = [PartitionDepth(partition=one.partition, pending=one.lag) for one in cursors.rows]
-    return found.lag, Page(rows, cursors.next)
+    return lag, Page(rows, cursors.next)
 
 
 # --- labels and sums -------------------------------------------------------------------------

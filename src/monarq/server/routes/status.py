@@ -11,7 +11,7 @@ from monarq.server.paging import collect, paged
 from monarq.server.parameters import path_name
 from monarq.server.queue_totals import Totals, counts_of, queue_totals
 from monarq.server.routes.groups import group_row
-from monarq.server.routes.queues import named_like, partition_row, queue_rows
+from monarq.server.routes.queues import named_like, partition_row, queue_row
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.times import iso, iso_or_none
@@ -137,7 +137,7 @@ async def describe_queue(service: Service, request: Request) -> Response:
     query: DetailQuery = request.query
     store = service.broker.store
     name = path_name(request, "queue")
-    [row] = await queue_rows(store, [await store.get_queue(name)])
+    row = await queue_row(store, name)
     groups = await store.list_groups(queue=name, limit=query.limit)
     partitions = await store.list_partitions(name, limit=query.limit)
     return json_answer(
