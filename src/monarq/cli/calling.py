@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -18,11 +19,14 @@ import typer
 from monarq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from monarq.cli.looking import Looker
     from monarq.client.async_client import AsyncClient
     from monarq.client.client import Client
+    from monarq.config import Settings
 
 T = TypeVar("T")
 
+INTERRUPTED = 130
 _PANEL = "Where the broker is"
 
 StoreOption = Annotated[
@@ -93,19 +97,51 @@ class Caller:
     @property
     def store_address(self) -> str:
         from monarq.places import store_address
+
+        return self._store or store_address(self._settings)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How a client reaches the broker, beside its address."""
+        if self.urls:
+            return {"token": self.token}
+        return self._store_options
+
+    @property
+    def _store_options(self) -> dict[str, Any]:
+        settings = self._settings
+        if not settings.encryption_keys:
+            return {"keys": (), "schema": settings.schema}
+        from monarq.crypto import parse_key
+
+        keys = [parse_key(key) for key in settings.encryption_keys]
+        return {"keys": keys, "schema": settings.schema}
+
+    @cached_property
+    def _settings(self) -> Settings:
         from monarq.settings_loading import load
 
-        if self._store:
-            return self._store
-        return store_address(load(check=False).settings)
+        return load(check=False).settings
 
     @contextmanager
     def client(self) -> Iterator[Client]:
         from monarq.client.client import Client
 
         self._check_reachable()
-        with Client(self.address, token=self.token if self.urls else None) as client:
+        with Client(self.address, **self.options) as client:
             yield client
+
+    @contextmanager
+    def looking(self) -> Iterator[Looker]:
+        """For commands that only read: quicker than a client, on a store of one's own."""
+        if self.urls:
+            with self.client() as client:
+                yield client
+            return
+        from monarq.cli.looking import look_into
+
+        with look_into(self.store_address, **self._store_options) as look:
+            yield look
 
     def ask(self, question: Callable[[AsyncClient], Awaitable[T]]) -> T:
         """What the question answers, given an open client: for calls that only an asynchronous
@@ -117,8 +153,7 @@ class Caller:
         self._check_reachable()
 
         async def run() -> T:
-            token = self.token if self.urls else None
-            async with AsyncClient(self.address, token=token) as client:
+            async with AsyncClient(self.address, **self.options) as client:
                 return await question(client)
 
         return asyncio.run(run())
@@ -158,7 +193,10 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
     def run(
         *, store: str | None, url: list[str] | None, token: str | None, as_json: bool, **own: Any
     ) -> None:
-        command(Caller(store, url, token, as_json), **own)
+        try:
+            command(Caller(store, url, token, as_json), **own)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
 
     signature = inspect.signature(command, eval_str=True)
     own = [

@@ -37,7 +37,7 @@ def list_letters(
 ) -> None:
     """List dead letters, the newest first."""
     which = DeadLetterFilter(queue=queue, group=group)
-    with caller.client() as client:
+    with caller.looking() as client:
         page = client.admin.list_dead_letters(which, limit=limit)
     caller.rows(
         [_row(letter) for letter in page.rows],
@@ -65,7 +65,7 @@ def show(caller: Caller, letter: IdArgument, queue: QueueOption = None) -> None:
     """Show a dead letter with its payload."""
     import msgspec
 
-    with caller.client() as client:
+    with caller.looking() as client:
         found = _find(client, letter, queue)
     row = {**_row(found), "payload": msgspec.json.decode(found.payload)}
 

@@ -36,7 +36,7 @@ def list_groups(
     group: Annotated[str | None, typer.Option("--group", "-g", help="only this one")] = None,
 ) -> None:
     """List groups, with what each still has before it."""
-    with caller.client() as client:
+    with caller.looking() as client:
         rows = [group_row(each) for each in all_groups(client, queue=queue, group=group)]
     caller.rows(
         rows,

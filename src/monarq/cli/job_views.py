@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from monarq.cli.formats import moment
-from monarq.client.client import Client
+from monarq.cli.looking import Looker
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.job import CommandJob, job_state, read_job, read_result
 from monarq.model import Attempt, Item, QueueKind
@@ -76,7 +76,7 @@ def _payload(payload: bytes) -> Any:
     return msgspec.json.decode(payload)
 
 
-def find_job(client: Client, job_id: str, queue: str | None) -> Item:
+def find_job(client: Looker, job_id: str, queue: str | None) -> Item:
     """By the id it was given or the one that the store made, in one queue or in any."""
     queues = [queue] if queue is not None else work_queues(client)
     for name in queues:
@@ -89,7 +89,7 @@ def find_job(client: Client, job_id: str, queue: str | None) -> Item:
     raise NotFoundError(f"there is no job {job_id!r} {where}; `monarq list` shows what there is")
 
 
-def work_queues(client: Client) -> list[str]:
+def work_queues(client: Looker) -> list[str]:
     names, after = [], None
     while True:
         page = client.admin.list_queues(limit=1000, after=after)

@@ -15,7 +15,7 @@ from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import DEFAULT_GROUP, Group, Queue, QueueKind, QueueOptions, QueueStats
 
 if TYPE_CHECKING:
-    from monarq.client.client import Client
+    from monarq.cli.looking import Looker
 
 app = typer.Typer(help="Make, change and look at queues.", no_args_is_help=True)
 
@@ -44,7 +44,7 @@ def list_queues(
     kind: Annotated[QueueKind | None, typer.Option(help="only of this kind")] = None,
 ) -> None:
     """List queues, with what waits in them."""
-    with caller.client() as client:
+    with caller.looking() as client:
         stats = {row.queue: row for row in all_stats(client)}
         rows = [
             queue_row(queue, stats[queue.name])
@@ -78,7 +78,7 @@ def queue_row(queue: Queue, stats: QueueStats) -> dict[str, Any]:
     }
 
 
-def all_queues(client: Client, **which: str | None) -> Iterator[Queue]:
+def all_queues(client: Looker, **which: str | None) -> Iterator[Queue]:
     after = None
     while True:
         page = client.admin.list_queues(limit=1000, after=after, **which)
@@ -88,7 +88,7 @@ def all_queues(client: Client, **which: str | None) -> Iterator[Queue]:
             return
 
 
-def all_stats(client: Client) -> Iterator[QueueStats]:
+def all_stats(client: Looker) -> Iterator[QueueStats]:
     after = None
     while True:
         page = client.admin.queue_stats(limit=1000, after=after)
@@ -98,7 +98,7 @@ def all_stats(client: Client) -> Iterator[QueueStats]:
             return
 
 
-def all_groups(client: Client, **which: str | None) -> Iterator[Group]:
+def all_groups(client: Looker, **which: str | None) -> Iterator[Group]:
     after = None
     while True:
         page = client.admin.list_groups(limit=1000, after=after, **which)
@@ -121,7 +121,7 @@ def group_row(group: Group) -> dict[str, Any]:
     }
 
 
-def find_queue(client: Client, name: str) -> Queue:
+def find_queue(client: Looker, name: str) -> Queue:
     """The queue; if there is none, the error says which ones have a name like it."""
     try:
         found: Queue = client.admin.get_queue(name)
@@ -139,7 +139,7 @@ def find_queue(client: Client, name: str) -> Queue:
 @calling
 def show(caller: Caller, name: NameArgument) -> None:
     """Show a queue: what is in it, its groups, and the options that are not at their default."""
-    with caller.client() as client:
+    with caller.looking() as client:
         queue = find_queue(client, name)
         [stats] = client.admin.queue_stats(queue=name).rows
         groups = [group_row(group) for group in all_groups(client, queue=name)]

@@ -157,11 +157,12 @@ async def _work(
     concurrency: int,
     burst: bool,
 ) -> None:
+    from monarq.cli.job_lines import ToldPresence
     from monarq.client.async_client import AsyncClient
+    from monarq.clock import SystemClock
     from monarq.jobs.worker import Worker
 
-    token = caller.token if caller.urls else None
-    async with AsyncClient(caller.address, token=token, name=worker_id) as client:
+    async with AsyncClient(caller.address, name=worker_id, **caller.options) as client:
         worker = Worker(
             client,
             queues,
@@ -170,6 +171,14 @@ async def _work(
             concurrency=concurrency,
             burst=burst,
             worker_id=worker_id,
+        )
+        worker.presence = ToldPresence(
+            client.link,
+            worker_id,
+            queues=queues,
+            concurrency=concurrency,
+            clock=SystemClock(),
+            on_stop=worker.stop,
         )
         loop = asyncio.get_running_loop()
         asked = 0

@@ -1,0 +1,50 @@
+"""Looks into a store without a broker: what commands need that only read.
+
+A broker would be imported, started and stopped for nothing, and a shell user waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from monarq.store.contract import Store
+
+
+class Looker(Protocol):
+    """What a client and an open store have in common: the calls beside the hot path, by the names
+    of the store's contract, without `await`."""
+
+    @property
+    def admin(self) -> Any: ...
+
+
+class _Admin:
+    def __init__(self, store: Store, runner: asyncio.Runner) -> None:
+        self._store = store
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        call = getattr(self._store, name)
+        return lambda *arguments, **options: self._runner.run(call(*arguments, **options))
+
+
+class _StoreLook:
+    def __init__(self, admin: _Admin) -> None:
+        self.admin = admin
+
+
+@contextmanager
+def look_into(address: str, *, keys: Sequence[bytes], schema: str) -> Iterator[Looker]:
+    from monarq.store import open_store
+
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(address, keys=keys, schema=schema))
+        try:
+            yield _StoreLook(_Admin(store, runner))
+        finally:
+            runner.run(store.close())
