@@ -192,6 +192,9 @@ async def feed(application: Any, pieces: list[bytes]) -> list[bytes]:
         def is_closing(self) -> bool:
             return False
 
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+            pass
+
     connection.connection_made(Transport())
     for piece in pieces:
         connection.data_received(piece)

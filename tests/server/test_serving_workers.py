@@ -133,7 +133,8 @@ def test_any_process_tells_the_metrics_of_all(cluster: ServerProcess) -> None:
             assert 'monarq_calls_total{call="push"} 6.0' in text
 
 
-def test_a_stop_ends_all_and_answers_parked_pops(cluster: ServerProcess) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_all_and_answers_parked_pops(cluster: ServerProcess, number: int) -> None:
     with connections_to_each(cluster) as both:
         answers: list[int] = []
 
@@ -147,13 +148,25 @@ def test_a_stop_ends_all_and_answers_parked_pops(cluster: ServerProcess) -> None
         deadline = time.monotonic() + BOUND
         while cluster.get("/metrics").json["metrics"]["monarq_pops_parked"] != 2:
             assert time.monotonic() < deadline
-        # As Ctrl+C does: it reaches every process of the terminal.
+        # As Ctrl+C and service managers do: it reaches every process, not the supervisor alone.
         for process in cluster.processes():
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
         for thread in waiting:
             thread.join(BOUND)
         assert answers == [204, 204]
     assert cluster.wait(BOUND) == 0
+    assert not [entry for entry in cluster.log if "now" in str(entry["message"])]
+
+
+def test_a_second_signal_stops_all_now(start_server: StartServer) -> None:
+    cluster = start_server(workers=2, drain_seconds=600)
+    with cluster.connect() as half:
+        half.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        assert cluster.get("/health").status == 200
+        cluster.signal()
+        cluster.wait_for_log("draining", 2)
+        cluster.signal()
+        assert cluster.wait(BOUND) == 0
 
 
 def test_the_processes_do_not_outlive_their_supervisor(cluster: ServerProcess) -> None:

@@ -22,14 +22,15 @@ from monarq.errors import MonarqError, SettingsError
 from monarq.server import logs
 from monarq.server.greeting import greet
 from monarq.server.listening import close_all, open_listeners, raise_file_limit, reserve_port
-from monarq.server.supervisor import UNUSABLE, Supervisor
-from monarq.server.worker import STOP_SIGNALS, Worker
+from monarq.server.supervisor import STOP_NOW, UNUSABLE, Supervisor
+from monarq.server.worker import Worker
 from monarq.settings_checks import contradictions
 
 logger = logging.getLogger("monarq.serving")
 
 RESERVED_FILES = 256
 """Descriptors that are not for clients: the store, the buffer, the notices, the log."""
+FEW_CONNECTIONS = 1_000
 SUPERVISOR_GRACE_SECONDS = 10.0
 
 
@@ -46,7 +47,8 @@ def _within_file_limit(settings: Settings) -> Settings:
     most = max(raise_file_limit() - RESERVED_FILES, 16)
     if settings.max_connections <= most:
         return settings
-    logger.info("the limit on open files allows %d connections", most)
+    level = logging.WARNING if most < FEW_CONNECTIONS else logging.DEBUG
+    logger.log(level, "the limit on open files allows %d connections", most)
     return msgspec.structs.replace(settings, max_connections=most)
 
 
@@ -92,14 +94,15 @@ def _run_worker(
         )
         loop = asyncio.get_running_loop()
         if lifeline is None:
-            signals: Sequence[signal.Signals] = STOP_SIGNALS
+            for one in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(one, worker.stop_harder)
         else:
-            # Ctrl+C reaches every process of the terminal; the supervisor passes it on.
+            # Ctrl+C, or a service manager, may reach every process besides the supervisor, who
+            # passes it on: only its own word counts as a second one.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signals = (signal.SIGTERM,)
+            loop.add_signal_handler(signal.SIGTERM, worker.stop)
+            loop.add_signal_handler(STOP_NOW, worker.stop_now)
             loop.add_reader(lifeline, _orphaned, loop, lifeline, worker)
-        for one in signals:
-            loop.add_signal_handler(one, worker.stop)
         await worker.run()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

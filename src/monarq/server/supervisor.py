@@ -24,6 +24,8 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 10.0
 HEALTHY_SECONDS = 30.0
 """A process that lived this long is started again at once when it dies."""
+STOP_NOW = signal.SIGUSR1
+"""What a process is told that should not wait for what is under way."""
 UNUSABLE = 2
 """The exit code of a process that cannot serve with these settings."""
 
@@ -131,6 +133,7 @@ class Supervisor:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        self._signals.clear()
         os.close(ready)
         os.close(self._lifeline[1])
         for one in ours:
@@ -174,10 +177,11 @@ class Supervisor:
             if number == signal.SIGHUP:
                 self._send(signal.SIGHUP)
             elif number in (signal.SIGTERM, signal.SIGINT):
-                # A second one reaches the processes as their second one, too.
                 if self._stopping_since is None:
                     self._stopping_since = time.monotonic()
-                self._send(signal.SIGTERM)
+                    self._send(signal.SIGTERM)
+                else:
+                    self._send(STOP_NOW)
         if (
             self._stopping_since is not None
             and time.monotonic() >= self._stopping_since + self._stop_seconds

@@ -37,7 +37,6 @@ from monarq.store import Store, open_store
 
 logger = logging.getLogger("monarq.serving")
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LEAST_CLOSE_SECONDS = 2.0
 """What the store is given to close, also when the drain took all its time."""
 
@@ -74,11 +73,21 @@ class Worker:
             await self._drain(endpoint, broker, servers)
 
     def stop(self) -> None:
-        """Drain, and then end; told so again, end now."""
-        if self._stop.is_set():
-            logger.warning("stopping now")
-            self._stop_now.set()
+        """Drain, and then end."""
         self._stop.set()
+
+    def stop_now(self) -> None:
+        """End without waiting for what is under way."""
+        logger.warning("stopping now")
+        self._stop_now.set()
+        self._stop.set()
+
+    def stop_harder(self) -> None:
+        """The first time it drains; told so again, it ends now."""
+        if self._stop.is_set():
+            self.stop_now()
+        else:
+            self.stop()
 
     async def _start(
         self, stack: AsyncExitStack

@@ -22,7 +22,8 @@ from monarq.server.http.writing import EMPTY, PLAIN, compose_head
 logger = logging.getLogger("monarq.server.http")
 
 _LARGE = 32 << 10
-"""A body from here on is not copied behind its head, but written as it is."""
+"""A body from here on is not copied behind its head, but written as it is; and more than this
+that waits to be sent makes the connection wait."""
 
 
 class Connection(Reading):
@@ -53,6 +54,8 @@ class Connection(Reading):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        # Told that there is room again only when all is sent: only then is an answer delivered.
+        self._transport.set_write_buffer_limits(high=_LARGE, low=0)
         endpoint = self._endpoint
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if isinstance(peer, tuple) else ""

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from msgspec import structs
-
-from monarq.errors import InvalidRequestError
-from monarq.job import CommandJob, read_job
+from monarq.model import Push, PushItem
 from monarq.server.decoding import body_decoder
+from monarq.server.encoding import encode
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
 from monarq.server.outlines import PushOutline
-from monarq.server.routes.push import push_answer, push_request
+from monarq.server.routes.push import push_answer, trace_headers
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.wire.push import JobsBody, PushedItem
+from monarq.times import micros_of
+from monarq.wire.push import JobItemBody, JobsBody, PushedItem
 
 
 def enqueue(service: Service, request: Request) -> Handled:
     body: JobsBody = request.body
     if not body.items:
         return Response(201, b"[]")
-    for index, item in enumerate(body.items):
-        if not isinstance(read_job(bytes(item.payload)), CommandJob):
-            raise InvalidRequestError(f"items[{index}]: the payload needs a `command`")
-    asked = structs.replace(push_request(body.items, request), commands=True)
+    headers = trace_headers(request.headers)
+    items = [_item(item, headers) for item in body.items]
+    asked = Push(items, request.principal.subject, commands=True)
     return Pending(service.broker.submit_push(asked, size=request.size), push_answer)
+
+
+def _item(item: JobItemBody, headers: bytes | None) -> PushItem:
+    return PushItem(
+        item.queue,
+        encode(item.payload),
+        transaction_id=item.transaction_id,
+        trace_id=item.trace_id,
+        headers=headers,
+        priority=item.priority,
+        run_at=None if item.run_at is None else micros_of(item.run_at),
+        delay_seconds=item.delay_seconds,
+        max_attempts=item.max_attempts,
+        backoff_base=item.backoff_base,
+    )
 
 
 ROUTES = (
