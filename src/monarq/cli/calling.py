@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -65,7 +65,7 @@ TokenOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, and nothing else, on stdout")]
 
-_COMMON: dict[str, Any] = {
+COMMON_OPTIONS: dict[str, Any] = {
     "store": StoreOption,
     "url": UrlOption,
     "token": TokenOption,
@@ -77,16 +77,22 @@ class Caller:
     """Where a command's broker is, and how it answers."""
 
     def __init__(
-        self, store: str | None, url: Sequence[str] | None, token: str | None, as_json: bool
+        self,
+        store: str | None,
+        url: Sequence[str] | None,
+        token: str | None,
+        as_json: bool,
+        typed: Collection[str] = (),
     ) -> None:
+        """`typed`: which of the options stood on the command line, not in a variable."""
         self.urls = list(url or ())
         self.token = token
         self.as_json = as_json
         self._store = store
-        if store and self.urls and _was_typed("--store") and _was_typed("--url"):
+        if "store" in typed and "url" in typed:
             raise InvalidRequestError("give --store or --url, not both")
         # What was typed wins over what a variable says.
-        if _was_typed("--store"):
+        if "store" in typed:
             self.urls = []
 
     @property
@@ -191,10 +197,17 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
     """`command(caller, …)` as a function with the common options at the end."""
 
     def run(
-        *, store: str | None, url: list[str] | None, token: str | None, as_json: bool, **own: Any
+        *,
+        context: typer.Context,
+        store: str | None,
+        url: list[str] | None,
+        token: str | None,
+        as_json: bool,
+        **own: Any,
     ) -> None:
+        typed = [name for name in ("store", "url") if _was_typed(context, name)]
         try:
-            command(Caller(store, url, token, as_json), **own)
+            command(Caller(store, url, token, as_json, typed), **own)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -210,9 +223,10 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
             default=False if name == "as_json" else None,
             annotation=annotation,
         )
-        for name, annotation in _COMMON.items()
+        for name, annotation in COMMON_OPTIONS.items()
     ]
-    parameters = [*own, *common]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [context, *own, *common]
     run.__name__ = command.__name__
     run.__doc__ = command.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -246,6 +260,8 @@ def _shown(column: str, value: Any) -> Any:
         from monarq.cli.formats import since
 
         return since(value)
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or None
     return value
 
 
@@ -259,5 +275,6 @@ def confirm(question: str, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def _was_typed(flag: str) -> bool:
-    return any(argument == flag or argument.startswith(f"{flag}=") for argument in sys.argv[1:])
+def _was_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

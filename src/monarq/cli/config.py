@@ -21,7 +21,7 @@ app = typer.Typer(help="Look at the settings, and set the defaults of jobs.", no
 
 def add_to(main: typer.Typer) -> None:
     job_settings.add_to(app)
-    main.add_typer(app, name="config")
+    main.add_typer(app, name="config", rich_help_panel="Running a broker")
 
 
 File = Annotated[str | None, typer.Option("--config", metavar="FILE", help="TOML file to read")]
@@ -83,9 +83,24 @@ def check(
 
 
 @app.command()
-def reference() -> None:
+def reference(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of Markdown")] = False,
+) -> None:
     """Print all settings with their defaults and meaning, as Markdown."""
-    print(settings_tables())
+    if not as_json:
+        print(settings_tables())
+        return
+    rows = [
+        {
+            "name": field.name,
+            "default": field.default,
+            "what": field.description,
+            "flag": field.flag,
+            "variable": field.variable,
+        }
+        for field in FIELDS.values()
+    ]
+    print(json.dumps(rows, indent=2, ensure_ascii=False))
 
 
 def warn(loaded: Loaded) -> None:

@@ -71,7 +71,10 @@ def show(caller: Caller, letter: IdArgument, queue: QueueOption = None) -> None:
 
     def print_letter() -> None:
         for name, value in row.items():
-            print(f"{name.replace('_', ' '):12}{value}")
+            if name == "payload":
+                value = msgspec.json.encode(value).decode()
+            if value not in ("", None):
+                print(f"{name.replace('_', ' '):12}{value}")
 
     caller.answer(row, print_letter)
 

@@ -8,7 +8,10 @@ from monarq.cli.formats import moment
 from monarq.cli.looking import Looker
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.job import CommandJob, job_state, read_job, read_result
-from monarq.model import Attempt, Item, QueueKind
+from monarq.model import Attempt, Item, ItemState, QueueKind
+
+#: Beyond so many, jobs that failed are counted as scheduled.
+_MOST_COUNTED = 1000
 
 
 def job_row(item: Item) -> dict[str, Any]:
@@ -97,3 +100,26 @@ def work_queues(client: Looker) -> list[str]:
         after = page.next
         if after is None:
             return names
+
+
+def job_counts(client: Looker, queue: str) -> dict[str, int]:
+    """How many jobs of a queue there are in each state."""
+    [stats] = client.admin.queue_stats(queue=queue).rows
+    states = stats.states
+    waiting = states.get("scheduled", 0)
+    failed = _failed(client, queue) if 0 < waiting <= _MOST_COUNTED else 0
+    return {
+        "pending": states.get("ready", 0),
+        "scheduled": waiting - failed,
+        "processing": states.get("leased", 0),
+        "failed": failed,
+        "completed": states.get("done", 0),
+        "dead": states.get("dead", 0),
+        "cancelled": states.get("cancelled", 0),
+    }
+
+
+def _failed(client: Looker, queue: str) -> int:
+    """Of those that are scheduled, how many have failed: the store's counters do not tell."""
+    page = client.admin.list_items(queue, state=ItemState.SCHEDULED, limit=_MOST_COUNTED)
+    return sum(item.attempts > 0 for item in page.rows)

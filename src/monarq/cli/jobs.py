@@ -11,11 +11,13 @@ import typer
 
 from monarq.cli.calling import Caller, calling, confirm
 from monarq.cli.formats import duration
+from monarq.cli.tables import printable, state_text
 from monarq.job import ITEM_STATE, JobState, job_state
 from monarq.model import ItemState
 
 if TYPE_CHECKING:
     from monarq.cli.looking import Looker
+    from monarq.jobs.presence import WorkerInfo
 
 _AT_ONCE = 500
 _FOLLOW_SECONDS = 0.25
@@ -109,7 +111,8 @@ def show(caller: Caller, job: JobArgument, queue: QueueOption = None) -> None:
 def _print_job(detail: dict[str, Any]) -> None:
     for name, value in detail.items():
         if name not in ("history", "payload") and value is not None:
-            print(f"{name.replace('_', ' '):16}{value}")
+            shown = state_text(value) if name == "state" else value
+            print(f"{name.replace('_', ' '):16}{shown}")
     for attempt in detail["history"]:
         code = "" if attempt["exit_code"] is None else f", exit code {attempt['exit_code']}"
         print(
@@ -180,52 +183,47 @@ def _follow(client: Looker, item_id: str, attempt: int, *, follow: bool) -> None
 
 
 def status(caller: Caller) -> None:
-    """Count jobs by state, and show the workers."""
-    from monarq.cli.job_views import work_queues
+    """Count jobs by state, and show the workers and how much they get done."""
+    from monarq.cli.job_views import job_counts, work_queues
     from monarq.clock import SystemClock
     from monarq.jobs.processes import list_workers
 
+    now = SystemClock().now()
     with caller.client() as client:
-        counts = {str(state): 0 for state in JobState}
-        queues = []
-        for name in work_queues(client):
-            [stats] = client.admin.queue_stats(queue=name).rows
-            mine = _job_counts(stats.states)
-            queues.append({"queue": name, **mine, "completed_in_all": stats.completed})
-            for state, count in mine.items():
-                counts[state] += count
-        workers = [known for known in list_workers(client, SystemClock().now()) if known.is_there]
+        queues = [{"queue": name, **job_counts(client, name)} for name in work_queues(client)]
+        workers = [known for known in list_workers(client, now) if known.is_there]
+    counts = {str(state): sum(int(each[state]) for each in queues) for state in JobState}
     running = [job for known in workers for job in known.info.running]
+    throughput = round(sum(per_minute(known.info, now) for known in workers), 2)
     value = {
         "jobs": counts,
         "queues": queues,
         "workers": [{"id": known.info.id, "state": known.state} for known in workers],
         "running": [{"job": job.job, "queue": job.queue, "what": job.what} for job in running],
+        "jobs_per_minute": throughput,
     }
 
     def print_status() -> None:
         for state, count in counts.items():
-            print(f"{state:12}{count:>10,}")
-        print(f"\n{len(workers)} workers, {len(running)} jobs running")
+            print(f"{state_text(state)}{'':{12 - len(state)}}{count:>10,}")
+        print(
+            f"\n{len(workers)} workers, {len(running)} jobs running, {throughput:g} jobs a minute"
+        )
         for known in workers:
             for job in known.info.running:
-                print(f"  {known.info.id}: {job.job} ({job.what})")
+                print(f"  {known.info.id}: {job.job} ({printable(job.what)})")
         if not workers:
             print("`monarq worker start` starts one")
 
     caller.answer(value, print_status)
 
 
-def _job_counts(states: dict[str, int]) -> dict[str, int]:
-    """Counters do not tell a job that failed from one that is scheduled."""
-    return {
-        "pending": states.get("ready", 0),
-        "scheduled": states.get("scheduled", 0),
-        "processing": states.get("leased", 0),
-        "completed": states.get("done", 0),
-        "dead": states.get("dead", 0),
-        "cancelled": states.get("cancelled", 0),
-    }
+def per_minute(info: WorkerInfo, now: int) -> float:
+    """What a worker has got done a minute, since it was started."""
+    from monarq.times import parse_time
+
+    seconds = max((now - parse_time(info.started_at, "started_at")) / 1_000_000, 1.0)
+    return (info.completed + info.failed) * 60 / seconds
 
 
 # --- changing ------------------------------------------------------------------------------

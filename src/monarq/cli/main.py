@@ -48,6 +48,7 @@ COMMANDS = {
     "api-key": "api_keys",
     "buffer": "buffer",
     "bench": "bench",
+    "reference": "reference",
 }
 
 #: Their processes and threads end in their own time.
@@ -92,15 +93,24 @@ def make_app(command: str | None = None) -> typer.Typer:
             raise typer.Exit
 
     app.callback()(options)
-    app.command("version")(version)
+
+    def print_version(
+        as_json: bool = typer.Option(
+            False, "--json", help="print JSON, and nothing else, on stdout"
+        ),
+    ) -> None:
+        """Print the version."""
+        version(as_json)
+
+    app.command("version", rich_help_panel="Looking")(print_version)
     return app
 
 
-def version() -> None:
+def version(as_json: bool = False) -> None:
     """Print the version."""
     from monarq import __version__
 
-    print(__version__)
+    print(f'{{"version": "{__version__}"}}' if as_json else __version__)
 
 
 def main() -> None:

@@ -110,10 +110,16 @@ def _check_started(started: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
 def _attend(workers: list[subprocess.Popen[bytes]]) -> int:
     """Wait for the workers, and hand on what this process is told to do."""
 
+    asked = 0
+
     def hand_on(number: int, _: Any) -> None:
+        nonlocal asked
+        asked += number == signal.SIGINT
+        # Only a second Ctrl-C is meant for the jobs too.
+        sent = signal.SIGINT if asked > 1 else signal.SIGTERM
         for worker in workers:
             if worker.poll() is None:
-                worker.send_signal(signal.SIGTERM if number == signal.SIGINT else number)
+                worker.send_signal(sent)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, hand_on)
@@ -181,18 +187,16 @@ async def _work(
             on_stop=worker.stop,
         )
         loop = asyncio.get_running_loop()
-        asked = 0
 
-        def stop() -> None:
-            nonlocal asked
-            asked += 1
-            if asked == 1:
+        def interrupt() -> None:
+            if worker.presence.state == "running":
                 worker.stop()
             else:
                 worker.stop_now()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
+        # Being asked to stop twice, as by two people, must not end a job.
+        loop.add_signal_handler(signal.SIGTERM, worker.stop)
+        loop.add_signal_handler(signal.SIGINT, interrupt)
         logging.getLogger("monarq.worker").info(
             "worker %s works on %s", worker_id, ", ".join(queues)
         )
@@ -267,8 +271,8 @@ def _row(worker: KnownWorker) -> dict[str, Any]:
         "state": worker.state,
         "host": info.host,
         "pid": info.process.pid,
-        "queues": ",".join(info.queues),
-        "running": ",".join(job.job for job in info.running),
+        "queues": info.queues,
+        "running": [job.job for job in info.running],
         "completed": info.completed,
         "failed": info.failed,
         "started_at": info.started_at,
