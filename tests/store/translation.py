@@ -22,6 +22,7 @@ from monarq.model import (
     Queue,
     Renewed,
 )
+from monarq.store.message_list import MessageList
 from tests.store.reference_inspection import ANYONE
 from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID
 
@@ -110,7 +111,7 @@ def plain(answer: Any, ids: Ids | None) -> Any:
         return {"code": answer.code, "operation": answer.operation, "cause": answer.cause.code}
     if isinstance(answer, MonarqError):
         return {"code": answer.code}
-    if isinstance(answer, list):
+    if isinstance(answer, list | MessageList):
         return [plain(one, ids) for one in answer]
     if not isinstance(answer, msgspec.Struct):
         return answer
