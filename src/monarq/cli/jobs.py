@@ -190,14 +190,14 @@ def status(caller: Caller) -> None:
 
     now = SystemClock().now()
     with caller.client() as client:
-        queues = [{"queue": name, **job_counts(client, name)} for name in work_queues(client)]
+        by_queue = {name: job_counts(client, name) for name in work_queues(client)}
         workers = [known for known in list_workers(client, now) if known.is_there]
-    counts = {str(state): sum(int(each[state]) for each in queues) for state in JobState}
+    counts = {str(state): sum(each[state] for each in by_queue.values()) for state in JobState}
     running = [job for known in workers for job in known.info.running]
     throughput = round(sum(per_minute(known.info, now) for known in workers), 2)
     value = {
         "jobs": counts,
-        "queues": queues,
+        "queues": [{"queue": name, **each} for name, each in by_queue.items()],
         "workers": [{"id": known.info.id, "state": known.state} for known in workers],
         "running": [{"job": job.job, "queue": job.queue, "what": job.what} for job in running],
         "jobs_per_minute": throughput,
