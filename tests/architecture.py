@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "server": frozenset({"store", "broker"}),
     "client": frozenset({"store", "broker"}),
     "loadgen": frozenset(),
-    "jobs": frozenset({"client"}),
+    "jobs": frozenset({"store", "client"}),
     "spark": frozenset({"store", "client"}),
     "testing": frozenset({"store", "broker", "client", "jobs"}),
     "cli": frozenset({"store", "broker", "server", "client", "jobs", "spark", "loadgen", ROOT}),

@@ -17,8 +17,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
@@ -157,5 +159,13 @@ class Tasks(Mapping[str, Task[Any, Any]]):
 
 
 def task_name(function: Callable[..., Any]) -> str:
-    """`module:function`; what is defined in a script that is run has no module to be found in."""
-    return f"{function.__module__}:{function.__qualname__}"
+    """`module:function`. A script that is run is known by the name that a worker imports it by."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif file is not None:
+            module = Path(file).stem
+    return f"{module}:{function.__qualname__}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from monarq.job import CommandJob
 from monarq.model import MAX_BATCH, MAX_PRIORITY, PushStatus
 from monarq.times import Time
 from monarq.wire.fields import Label, Name
@@ -40,10 +41,24 @@ class PushBody(Struct, rename="camel", forbid_unknown_fields=True):
     """Likewise, and store it as soon as so many messages wait."""
 
 
-class JobsBody(Struct, rename="camel", forbid_unknown_fields=True):
-    """Payloads are `{"command": "…", "env"?: {…}, "cwd"?: "…", "timeout"?: seconds}`."""
+class JobItemBody(Struct, rename="camel", forbid_unknown_fields=True):
+    """A shell command for a queue that runs commands."""
 
-    items: Annotated[list[PushItemBody], Meta(max_length=MAX_BATCH)]
+    queue: Name
+    payload: CommandJob
+    transaction_id: Name | None = None
+    """The job's own id."""
+    partition: Literal["Default"] | None = None
+    trace_id: Name | None = None
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None
+    run_at: Time | None = None
+    delay_seconds: Annotated[float, Meta(ge=0, le=10 * 365 * 86_400)] | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    backoff_base: Annotated[float, Meta(ge=0, le=1_000)] | None = None
+
+
+class JobsBody(Struct, rename="camel", forbid_unknown_fields=True):
+    items: Annotated[list[JobItemBody], Meta(max_length=MAX_BATCH)]
 
 
 class PushedItem(Struct, gc=False):
