@@ -29,6 +29,7 @@ from tests.broker.calls import (
     pop,
     push,
     turns,
+    until,
     wait_for,
 )
 from tests.broker.conftest import STORE_NAMES, StartBroker
@@ -68,6 +69,21 @@ async def test_an_ack_of_a_whole_lease_frees_all_its_partitions(broker: Broker) 
     for future in waiting[:2]:
         assert len((await bounded(future)).messages) == 1
     await parked(broker, 1)
+
+
+async def test_an_ack_of_a_lease_over_several_queues_wakes_at_each(broker: Broker) -> None:
+    for name in ("a", "b"):
+        await broker.store.configure(name, namespace="shop")
+    both = Push([PushItem("a", b"{}"), PushItem("b", b"{}")])
+    await broker.push(both)
+    popped = await pop(broker, None, namespace="shop", batch=10, partitions=2)
+    assert {message.queue for message in popped.messages} == {"a", "b"}
+    await broker.push(both)
+    waiting = [wait_for(broker, name) for name in ("a", "b")]
+    await parked(broker, 2)
+    await bounded(broker.submit_acks([Ack(lease_id=popped.lease_id)]))
+    for future in waiting:
+        assert len((await bounded(future)).messages) == 1
 
 
 async def test_a_failed_message_is_delivered_after_its_retry_delay(
@@ -334,3 +350,26 @@ async def test_a_pop_that_is_refused_hands_its_wake_up_on(broker: Broker, watche
     with pytest.raises(ValueError, match="the test's own"):
         await bounded(first)
     assert payloads(await bounded(second)) == [b"1"]
+
+
+async def test_who_is_parked_stays_so_while_the_store_is_away(
+    broker: Broker, watched: Watched, clock: ManualClock
+) -> None:
+    await broker.store.configure("w", kind=WORK)
+    await push(broker, "w", b"1", delay_seconds=5.0)
+    waiting = wait_for(broker, "w", 60)
+    await parked(broker, 1)
+    watched.is_down = True
+    # Something falls due and nobody can look.
+    clock.advance(5.01)
+    await until(lambda: broker.state == "store_down")
+    await turns(50)
+    assert not waiting.done()
+    watched.is_down = False
+
+    def is_served() -> bool:
+        clock.advance(0.25)
+        return waiting.done()
+
+    await until(is_served)
+    assert payloads(waiting.result()) == [b"1"]

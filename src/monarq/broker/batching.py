@@ -332,10 +332,11 @@ class Inbox(abc.ABC, Generic[C]):
         if not self._in_flight:
             self._idle.set()
 
-    def stop(self, error: MonarqError) -> None:
-        """Now, whatever is under way."""
+    def stop(self, error: MonarqError) -> list[asyncio.Task[None]]:
+        """Now, whatever is under way; the calls to the store that were cancelled."""
         self.refuse_all(error)
         for task, calls in self._tasks.items():
             task.cancel()
             for call in calls:
                 fail(call, error)
+        return list(self._tasks)

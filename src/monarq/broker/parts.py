@@ -115,6 +115,7 @@ class Parts:
             self.waiting,
             self.facts,
             self.lifecycle.hint,
+            self.signals.note_span,
         )
         self.waiting.looks = self.pops
 
@@ -217,8 +218,10 @@ class Parts:
         self.maintenance.close()
         self.poller.close()
         self.facts.close()
-        for inbox in self.inboxes().values():
-            inbox.stop(DrainingError("the broker has shut down before this was carried out"))
+        error = DrainingError("the broker has shut down before this was carried out")
+        stopped = [task for inbox in self.inboxes().values() for task in inbox.stop(error)]
+        if stopped:
+            await asyncio.wait(stopped, timeout=1.0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.store_timeout_seconds):
                 await self.lifecycle.close()
@@ -249,6 +252,8 @@ class Parts:
 
     def _store_down(self) -> None:
         self.measures.store_failures += 1
+        # Who is parked stays so: there is nothing to be had, and soon there may be.
+        self.waiting.hold(True)
         if self.failover is not None:
             self.failover.store_failed()
 
@@ -258,7 +263,7 @@ class Parts:
         for _ in range(len(self._unreturned)):
             self.release(self._unreturned.popleft())
         self.facts.forget()
-        self.waking.stirred_anywhere("store")
+        self.waiting.hold(self.maintenance.pop, "store")
         self.lifecycle.hurry()
         self.maintenance.refresh_soon()
 
@@ -315,7 +320,7 @@ class Parts:
     def _maintenance_changed(self) -> None:
         if self.failover is not None:
             self.failover.set_maintenance(self.maintenance.push)
-        self.waiting.hold(self.maintenance.pop)
+        self.waiting.hold(self.maintenance.pop or not self.availability.is_up)
 
     def tell_settings(self) -> None:
         if self.peers is not None:

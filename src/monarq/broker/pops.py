@@ -36,12 +36,15 @@ class PopInbox(Inbox[PopCall]):
         waiting: Waiting,
         facts: Facts,
         leased: Callable[[int], None],
+        spanned: Callable[[Popped], None],
     ) -> None:
+        """`leased` is told when a lease ends, `spanned` of one that may be over several queues."""
         super().__init__(limits, measures.pop, measures, on_unavailable)
         self._store = store
         self._waiting = waiting
         self._facts = facts
         self._leased = leased
+        self._spanned = spanned
         self._flying: set[str | None] = set()
         """The queues (None: labels) that calls under way are about."""
         self._lanes: dict[asyncio.Task[Any], set[str | None]] = {}
@@ -155,6 +158,8 @@ class PopInbox(Inbox[PopCall]):
                 until = answer.lease_until
                 if until is not None and (soonest is None or until < soonest):
                     soonest = until
+                if call.request.queue is None and call.request.partitions > 1:
+                    self._spanned(answer)
                 if call.done():
                     self._give_back(answer, call.request.group)
                     continue
@@ -182,9 +187,14 @@ class PopInbox(Inbox[PopCall]):
                 self._give_back(answer, call.request.group)
 
     def _unavailable(self, trip: Trip[PopCall], error: StoreUnavailableError) -> None:
-        super()._unavailable(trip, error)
-        self._measures.pop_steps["failed"] += len(trip.calls)
+        """Who had waited goes on waiting: the store may be back before its time is up."""
         for call in trip.calls:
+            if call.cause and call.place is not None and self._waiting.is_held:
+                self._waiting.found_nothing(call, Popped(messages=[]))
+                continue
+            self._measure.errors += 1
+            self._measures.pop_steps["failed"] += 1
+            fail(call, error)
             self._waiting.failed(call)
 
     def _fail_alone(self, call: PopCall, error: Exception) -> None:

@@ -11,6 +11,7 @@ from monarq.model import (
     Ack,
     Acked,
     AckStatus,
+    Popped,
     Push,
     Pushed,
     PushStatus,
@@ -23,6 +24,7 @@ from monarq.store.contract import Outcome
 Tell = Callable[[str, str | None, int], None]
 """Told a queue, a partition (None: nobody knows which) and how many messages."""
 
+_SPANS = 10_000
 _ENDS_ITEM = (AckStatus.COMPLETED, AckStatus.DEAD)
 
 
@@ -30,10 +32,19 @@ class Signals:
     def __init__(self, waking: Waking, facts: Facts) -> None:
         self._waking = waking
         self._facts = facts
+        self._spans: dict[str, set[str]] = {}
         self.tell_available: Tell | None = None
         """Tells the other brokers of messages."""
         self.tell_free: Tell | None = None
         """Tells them of partitions that are no longer leased."""
+
+    def note_span(self, popped: Popped) -> None:
+        """An answer to a whole lease names one queue; remember the others."""
+        queues = {message.queue for message in popped.messages}
+        if popped.lease_id is not None and len(queues) > 1:
+            if len(self._spans) >= _SPANS:
+                del self._spans[next(iter(self._spans))]
+            self._spans[popped.lease_id] = queues
 
     def pushed(self, pushes: Sequence[Push], answers: Sequence[Outcome[list[Pushed]]]) -> None:
         waking, tell = self._waking, self.tell_available
@@ -74,7 +85,8 @@ class Signals:
                 waking.pushed(queue, {answer.partition: answer.count}, "free")
         elif ack.transaction_id is None:
             # A whole lease: over how many partitions, and for which group, is not said.
-            waking.stirred(queue, "free")
+            for name in self._spans.pop(ack.lease_id or "", None) or (queue,):
+                waking.stirred(name, "free")
         else:
             waking.freed(queue, answer.partition, ack.group)
         if tell is not None:

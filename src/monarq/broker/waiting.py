@@ -273,11 +273,11 @@ class Waiting:
     def is_held(self) -> bool:
         return self._held
 
-    def hold(self, held: bool) -> None:
+    def hold(self, held: bool, cause: str = "admin") -> None:
         """While held nobody is woken: pops stay parked until their time is up."""
         was, self._held = self._held, held
         if was and not held:
-            self.hunt_everywhere("admin")
+            self.hunt_everywhere(cause)
 
     def close(self) -> None:
         """Answer all who are parked with nothing; who is looking gets what it finds."""
