@@ -134,6 +134,8 @@ class Consumer:
 
     async def _pop(self) -> tuple[Popped, list[dict[str, Any]]] | None:
         batch, partitions = self._chance.choice([1, 5, 20]), self._chance.choice([1, 1, 3])
+        if self._is_calm:
+            batch = 500
         path = f"/api/v1/pop/queue/{self._queue}?batch={batch}&wait=true&timeout=1500"
         if self._group is not None:
             path += f"&consumerGroup={self._group}&partitions={partitions}"
