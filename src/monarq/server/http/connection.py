@@ -17,7 +17,7 @@ from monarq.server.http.head import Head
 from monarq.server.http.phases import BODY, BUSY, CLOSED, FLUSHING, HEAD, IDLE, LINGERING
 from monarq.server.http.reading import Reading
 from monarq.server.http.streaming import stream
-from monarq.server.http.writing import EMPTY, PLAIN, compose_head
+from monarq.server.http.writing import compose_head
 
 logger = logging.getLogger("monarq.server.http")
 
@@ -182,10 +182,9 @@ class Connection(Reading):
         head = self._head
         endpoint = self._endpoint
         now = endpoint.loop.time()
-        dates = endpoint.dates
-        if now >= dates.until:
-            dates.refresh(now)
-        body = response.body
+        heads = endpoint.answer_heads
+        if now >= heads.until:
+            heads.refresh(now)
         if (
             head is not None
             and head.is_plain
@@ -193,17 +192,14 @@ class Connection(Reading):
             and response.content_type is JSON
             and not endpoint.draining
         ):
-            if response.status == 204:
-                self._transport.write(EMPTY + dates.tail)
-            elif len(body) < _LARGE:
-                self._transport.write(
-                    b"%b%d%b%b" % (PLAIN[response.status], len(body), dates.tail, body)
-                )
+            body = response.body
+            start = heads.plain(response.status, len(body))
+            if len(body) < _LARGE:
+                self._transport.write(start + body)
             else:
-                start = b"%b%d%b" % (PLAIN[response.status], len(body), dates.tail)
                 self._transport.writelines((start, body))
         else:
-            self._answer_otherwise(response, dates.tail)
+            self._answer_otherwise(response, heads.tail)
             if self._phase >= LINGERING:
                 return
         self._since = now
@@ -259,10 +255,11 @@ class Connection(Reading):
         self._transport.writelines(parts)
 
     def tail(self) -> bytes:
+        heads = self._endpoint.answer_heads
         now = self._endpoint.loop.time()
-        if now >= self._endpoint.dates.until:
-            self._endpoint.dates.refresh(now)
-        return self._endpoint.dates.tail
+        if now >= heads.until:
+            heads.refresh(now)
+        return heads.tail
 
     async def room(self) -> None:
         """Wait until the client has taken what was written."""

@@ -10,7 +10,7 @@ from monarq.server.exchange import Handled
 from monarq.server.http.deadlines import Deadlines
 from monarq.server.http.head import HeadReader
 from monarq.server.http.limits import Limits
-from monarq.server.http.writing import Dates
+from monarq.server.http.writing import Heads
 
 if TYPE_CHECKING:
     from monarq.server.http.connection import Connection
@@ -55,7 +55,7 @@ class Endpoint:
         self.application = application
         self.limits = limits or Limits()
         self.heads = HeadReader(self.limits)
-        self.dates = Dates(self.loop)
+        self.answer_heads = Heads()
         self.counters = counters or Counters()
         self.connections: set[Connection] = set()
         self.incoming_bytes = 0

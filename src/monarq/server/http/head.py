@@ -54,10 +54,15 @@ class Head:
         "keeps_alive",
         "length",
         "method",
+        "raw",
         "target",
     )
 
-    def __init__(self, method: str, target: str, headers: dict[str, str], version: str) -> None:
+    def __init__(
+        self, raw: bytes, method: str, target: str, headers: dict[str, str], version: str
+    ) -> None:
+        self.raw = raw
+        """Its bytes, with the empty line at its end."""
         self.method = method
         self.target = target
         self.headers = headers
@@ -176,7 +181,7 @@ def _parse(raw: bytes, limits: Limits) -> Head:
         raise HttpError(405, "method_not_allowed", "this is no proxy", ((b"Allow", _METHODS),))
     if "#" in target:
         raise _refused("the request's target has a fragment (#)")
-    return Head(method, target, fields.headers, parser.get_http_version())
+    return Head(raw, method, target, fields.headers, parser.get_http_version())
 
 
 def _read_connection(head: Head) -> None:

@@ -1,8 +1,9 @@
 """The reading half of a connection: takes requests out of the bytes that come in, one at a time.
 
 It frames requests itself and leaves the head's fields to `head.py`: a request that comes whole,
-with a head that is known, costs a search and a look-up. Nothing is looked at while a request is
-being answered; it is kept, and past a bound the client is not read from.
+with the same head as the one before, costs a comparison; with another that is known, a search and
+a look-up. Nothing is looked at while a request is being answered; it is kept, and past a bound the
+client is not read from.
 """
 
 from __future__ import annotations
@@ -90,13 +91,15 @@ class Reading(asyncio.Protocol, abc.ABC):
         at = 0
         size = len(data)
         while at < size:
-            end = data.find(b"\r\n\r\n", at) + 4
-            if end < 4:
-                self._begin_head(data[at:] if at else data)
-                return
-            raw = data[at:end]
-            head = heads.known.get(raw)
-            if head is None:
+            head = self._head
+            if head is not None and data.startswith(head.raw, at):
+                end = at + len(head.raw)
+            else:
+                end = data.find(b"\r\n\r\n", at) + 4
+                if end < 4:
+                    self._begin_head(data[at:] if at else data)
+                    return
+                raw = data[at:end]
                 if raw.startswith(b"\r\n"):
                     # Some clients end a body with an empty line that is not part of it.
                     at += 2

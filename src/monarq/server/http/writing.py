@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -24,30 +23,40 @@ def _status_lines() -> list[bytes]:
 
 STATUS_LINES = _status_lines()
 
-PLAIN = [
-    b"%bContent-Type: %b\r\nContent-Length: " % (line, JSON) if status not in _BODILESS else b""
-    for status, line in enumerate(STATUS_LINES)
-]
-"""By status: the head of an answer in JSON on a connection that is kept, up to its length."""
 
-EMPTY = b"HTTP/1.1 204 No Content"
-"""The head of a 204 on a connection that is kept, up to what `Dates.tail` ends a head with."""
+class Heads:
+    """Heads of plain answers: JSON (or nothing), on a connection that is kept. Each is made once
+    a second, since it tells the time."""
 
+    __slots__ = ("_known", "tail", "until")
 
-class Dates:
-    """The end of every head, which tells the time: the same for a second."""
+    _MOST = 4_096
 
-    __slots__ = ("_loop", "tail", "until")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self.until = 0.0
-        """The loop's time at which `tail` is to be made anew by `refresh`."""
+        """The loop's time from which on `refresh` is to be called before anything else."""
         self.tail = b""
+        """The end of every head, which tells the time."""
+        self._known: dict[int, bytes] = {}
 
     def refresh(self, now: float) -> None:
         self.tail = b"\r\nDate: %b\r\n\r\n" % formatdate(usegmt=True).encode()
         self.until = now + 1.0
+        self._known.clear()
+
+    def plain(self, status: int, length: int) -> bytes:
+        key = length << 10 | status
+        return self._known.get(key) or self._make(key, status, length)
+
+    def _make(self, key: int, status: int, length: int) -> bytes:
+        line = STATUS_LINES[status]
+        if status in _BODILESS:
+            head = line[:-2] + self.tail
+        else:
+            head = b"%bContent-Type: %b\r\nContent-Length: %d%b" % (line, JSON, length, self.tail)
+        if len(self._known) < self._MOST:
+            self._known[key] = head
+        return head
 
 
 def compose_head(
