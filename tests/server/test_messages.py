@@ -231,3 +231,20 @@ async def test_a_page_of_large_messages_is_cut_by_bytes_and_goes_on(
     assert first["next"] is not None
     rows = await listed(memory_api, "queue=q")
     assert [row["data"] for row in rows] == payloads
+
+
+async def test_headers_are_told_wherever_a_message_is_listed(api: Api) -> None:
+    await api.configure("w", "work")
+    for queue in ("q", "w"):
+        await api.push({"queue": queue, "payload": 1, "headers": {"a": "b"}})
+        await api.push({"queue": queue, "payload": 2})
+        [with_headers, without] = await listed(api, f"queue={queue}")
+        assert with_headers["headers"] == {"a": "b"}
+        assert "headers" not in without
+        path = f"/api/v1/messages/{with_headers['partitionId']}/{with_headers['id']}"
+        assert (await api.get(path)).json["headers"] == {"a": "b"}
+        await bury(api, queue)
+        [letter] = (await api.get(f"/api/v1/dlq?queue={queue}")).json["messages"]
+        assert letter["headers"] == {"a": "b"}
+    [item, _] = (await api.get("/api/v1/items?queue=w")).json["items"]
+    assert item["headers"] == {"a": "b"}

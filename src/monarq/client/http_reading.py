@@ -141,6 +141,7 @@ def stored_message_of(row: MessageRow) -> StoredMessage:
         created_at=micros(row.created_at),
         trace_id=row.trace_id,
         producer=row.producer_sub,
+        headers=_bytes(row.headers),
         groups=row.groups,
     )
 
@@ -165,6 +166,7 @@ def item_of(row: ItemRow) -> Item:
         error=row.error,
         trace_id=row.trace_id,
         producer=row.producer_sub,
+        headers=_bytes(row.headers),
     )
 
 

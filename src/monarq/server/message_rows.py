@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from monarq.model import (
     DEFAULT_GROUP,
@@ -138,7 +138,12 @@ def message_row(
         producer_sub=message.producer,
         created_at=iso(message.created_at),
         data=Raw(message.payload),
+        headers=raw_or_unset(message.headers),
     )
+
+
+def raw_or_unset(value: bytes | None) -> Raw | UnsetType:
+    return UNSET if value is None else Raw(value)
 
 
 def status_of(groups: Mapping[str, str], group: str | None = None) -> MessageStatus:
@@ -165,6 +170,7 @@ def item_as_message(item: Item) -> MessageRow:
         producer_sub=item.producer,
         created_at=iso(item.created_at),
         data=Raw(item.payload),
+        headers=raw_or_unset(item.headers),
     )
 
 
@@ -182,6 +188,7 @@ def _dead_row(letter: DeadLetter) -> MessageRow:
         producer_sub=letter.producer,
         created_at=iso(letter.created_at),
         data=Raw(letter.payload),
+        headers=raw_or_unset(letter.headers),
     )
 
 

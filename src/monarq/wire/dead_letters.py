@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from monarq.times import Time
-from monarq.wire.messages import Payload
+from monarq.wire.messages import Headers, Payload
 from monarq.wire.paging import PageAnswer, PageQuery
 from monarq.wire.shown import (
     MessageIdText,
@@ -48,6 +48,7 @@ class DeadLetterRow(Struct, frozen=True, kw_only=True, rename="camel"):
     producer_sub: str | None
     created_at: TimeText
     failed_at: TimeText
+    headers: Headers | UnsetType = UNSET
 
 
 class DeadLettersAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):

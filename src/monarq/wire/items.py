@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from monarq.model import AttemptOutcome, ItemState
-from monarq.wire.messages import Payload
+from monarq.wire.messages import Headers, Payload
 from monarq.wire.paging import After, PageAnswer, PageQuery
 from monarq.wire.shown import MessageIdText, NameFilter, PartitionIdText, TimeText
 
@@ -42,6 +42,7 @@ class ItemRow(Struct, frozen=True, kw_only=True, rename="camel"):
     trace_id: str | None
     producer_sub: str | None
     data: Payload
+    headers: Headers | UnsetType = UNSET
 
 
 class ItemsAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
@@ -61,4 +62,3 @@ class AttemptRow(Struct, frozen=True, kw_only=True, rename="camel"):
 class ItemDetail(ItemRow, frozen=True, kw_only=True, rename="camel"):
     history: list[AttemptRow]
     """Its finished attempts, oldest first."""
-    headers: Raw | UnsetType = UNSET

@@ -21,6 +21,7 @@ MessageStatus = Literal[
 ]
 
 Payload = Annotated[Raw, Meta(description="the payload, as it was pushed")]
+Headers = Annotated[Raw, Meta(description="its headers, an object, if it has any")]
 
 
 class MessagesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
@@ -57,6 +58,7 @@ class MessageRow(Struct, frozen=True, kw_only=True, rename="camel"):
     producer_sub: str | None
     created_at: TimeText
     data: Payload
+    headers: Headers | UnsetType = UNSET
 
 
 class MessagesAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
@@ -64,7 +66,6 @@ class MessagesAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
 
 
 class MessageDetail(MessageRow, frozen=True, kw_only=True, rename="camel"):
-    headers: Raw | UnsetType = UNSET
     queue_options: QueueOptions
 
 

@@ -9,6 +9,7 @@ from monarq.ids import message_id
 from monarq.model import DeadLetter, DeadLetterFilter
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
+from monarq.server.message_rows import raw_or_unset
 from monarq.server.paging import collect, paged
 from monarq.server.parameters import time_or_none
 from monarq.server.queue_totals import queue_totals
@@ -77,6 +78,7 @@ def _row(letter: DeadLetter) -> DeadLetterRow:
         producer_sub=letter.producer,
         created_at=iso(letter.created_at),
         failed_at=iso(letter.failed_at),
+        headers=raw_or_unset(letter.headers),
     )
 
 

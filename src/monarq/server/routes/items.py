@@ -10,6 +10,7 @@ from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Attempt, Item, ItemState, Page
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
+from monarq.server.message_rows import raw_or_unset
 from monarq.server.paging import MOST, collect, paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -72,8 +73,7 @@ async def retry_item(service: Service, request: Request) -> Response:
 
 async def _described(store: Store, item: Item) -> Response:
     history = [_attempt_row(one) for one in await store.item_attempts(item.id)]
-    headers = UNSET if item.headers is None else Raw(item.headers)
-    return json_answer(ItemDetail(**_fields(item), history=history, headers=headers))
+    return json_answer(ItemDetail(**_fields(item), history=history))
 
 
 def _fields(item: Item) -> dict[str, Any]:
@@ -98,6 +98,7 @@ def _fields(item: Item) -> dict[str, Any]:
         "trace_id": item.trace_id,
         "producer_sub": item.producer,
         "data": Raw(item.payload),
+        "headers": raw_or_unset(item.headers),
     }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec import UNSET, Raw, structs
+from msgspec import structs
 
 from monarq.errors import ConflictError, MonarqError, NotFoundError
 from monarq.ids import message_id, parse_message_id
@@ -31,7 +29,6 @@ from monarq.wire.messages import (
     MessageDeleted,
     MessageDetail,
     MessageRetried,
-    MessageRow,
     MessagesAnswer,
     MessagesQuery,
 )
@@ -51,24 +48,13 @@ async def get_message(service: Service, request: Request) -> Response:
     partition_id, transaction_id = _address(request)
     partition = await store.get_partition(partition_id)
     queue = await store.get_queue(partition.queue)
-    headers: bytes | None
     if queue.kind is QueueKind.WORK:
         item = await _find_item(store, partition.queue, partition_id, transaction_id)
-        row, headers = item_as_message(item), item.headers
+        row = item_as_message(item)
     else:
         message = await store.get_message(partition_id, transaction_id)
-        row, headers = message_row(message, message.groups), message.headers
-    return json_answer(
-        MessageDetail(
-            **_fields(row),
-            headers=UNSET if headers is None else Raw(headers),
-            queue_options=queue.options,
-        )
-    )
-
-
-def _fields(row: MessageRow) -> dict[str, Any]:
-    return structs.asdict(row)
+        row = message_row(message, message.groups)
+    return json_answer(MessageDetail(**structs.asdict(row), queue_options=queue.options))
 
 
 async def _find_item(store: Store, queue: str, partition_id: int, transaction_id: str) -> Item:
