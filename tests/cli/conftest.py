@@ -3,10 +3,15 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.cli.invoking import Invoke
+from tests.postgres_server import fresh_database
+from tests.server.serving import ServerProcess, sqlite_settings
+from tests.shared_postgres import POSTGRES_NAMES
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,3 +53,35 @@ def monarq(environment: dict[str, str]) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def cli(environment: dict[str, str]) -> Invoke:
+    """The command line in this process, on the embedded store of the test's own home."""
+    return Invoke(environment)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A broker behind HTTP, on a SQLite file."""
+    directory = tmp_path / "served"
+    directory.mkdir()
+    with ServerProcess(sqlite_settings(directory)) as process:
+        yield process
+
+
+@pytest.fixture(params=["sqlite", "postgres", "http"])
+async def anywhere(
+    request: pytest.FixtureRequest,
+    environment: dict[str, str],
+    postgres_servers: Mapping[str, str],
+) -> AsyncIterator[Invoke]:
+    """The command line on each store, and over HTTP."""
+    if request.param == "sqlite":
+        yield Invoke(environment)
+    elif request.param == "postgres":
+        async with fresh_database(postgres_servers[POSTGRES_NAMES[-1]]) as dsn:
+            yield Invoke(environment | {"MONARQ_STORE": dsn})
+    else:
+        server: ServerProcess = request.getfixturevalue("server")
+        yield Invoke(environment | {"MONARQ_URL": server.url})

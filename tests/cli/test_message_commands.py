@@ -1,0 +1,201 @@
+"""`monarq push`, `pop`, `ack`, `tail`, `groups`, on each store and over HTTP."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.invoking import Invoke
+
+
+def test_what_was_pushed_is_popped_and_acked_by_another_command(anywhere: Invoke) -> None:
+    pushed = anywhere.json("push", "orders", '{"n": 1}', "--partition", "eu", "--id", "o1")
+    assert (pushed["status"], pushed["transaction_id"]) == ("queued", "o1")
+    assert anywhere.json("push", "orders", "2", "-p", "eu", "--id", "o1")["status"] == "duplicate"
+    anywhere.ok("push", "orders", "plain words", "-p", "eu")
+
+    popped = anywhere.json("pop", "orders", "--group", "billing", "--batch", "5")
+    assert [message["payload"] for message in popped["messages"]] == [{"n": 1}, "plain words"]
+    first, second = (message["id"] for message in popped["messages"])
+    lease = ("--lease", popped["lease"], "--group", "billing")
+    [answer] = anywhere.json("ack", first, *lease)
+    assert (answer["count"], answer["error"]) == (1, None)
+    again = anywhere("ack", first, *lease, "--json")
+    assert (again.code, again.json[0]["code"]) == (1, "already_acked")
+    [dead] = anywhere.json("ack", second, *lease, "--status", "dead", "--error", "no card")
+    assert dead["dead"] == 1
+    [letter] = anywhere.json("dlq", "list")
+    assert (letter["error"], letter["group"]) == ("no card", "billing")
+
+    # The other groups have all of it before them.
+    other = anywhere.json("pop", "orders", "-g", "shipping", "-n", "5", "--auto-ack")
+    assert (len(other["messages"]), other["lease"]) == (2, None)
+
+
+def test_a_whole_lease_is_acked_as_pop_says_it(cli: Invoke) -> None:
+    cli.ok("push", "orders", stdin="1\n2\n")
+    popped = cli.ok("pop", "orders", "-n", "2", "-g", "billing")
+    assert popped.out == "1\n2\n", "payloads alone go to stdout"
+    [line] = [line for line in popped.err.splitlines() if line.startswith("when done: monarq ")]
+    cli.ok(*line.removeprefix("when done: monarq ").split())
+    assert cli.json("groups", "list")[0]["lag"] == 0
+
+
+def test_lines_are_pushed_in_order_and_a_bad_one_stops_it_where_it_says(
+    cli: Invoke, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines"
+    lines = [str(number) for number in range(1200)]
+    file.write_text("\n".join([*lines, '{"broken', "after"]))
+    said = cli.refused("push", "numbers", "--file", str(file))
+    assert "line 1201: the payload is not JSON" in said
+    assert "1,000 were pushed before; line 1001 and those behind it were not" in said
+    popped = cli.json("pop", "numbers", "--batch", "2000")["messages"]
+    assert [message["payload"] for message in popped] == list(range(1000))
+    assert cli.json("push", "others", stdin="\n".join(lines))["pushed"] == 1200
+
+
+def test_text_is_pushed_as_it_is_if_so_told(cli: Invoke) -> None:
+    cli.ok("push", "q", '{"broken', "--text")
+    cli.ok("push", "q", "007")
+    cli.ok("push", "q", "7", "--text")
+    payloads = [each["payload"] for each in cli.json("tail", "q")]
+    assert payloads == ['{"broken', "007", "7"]
+
+
+def test_items_of_a_work_queue_have_priority_and_time(anywhere: Invoke) -> None:
+    anywhere.ok("queue", "create", "work", "--kind", "work")
+    anywhere.ok("push", "work", '"low"', "--priority", "1")
+    anywhere.ok("push", "work", '"high"', "--priority", "9")
+    anywhere.ok("push", "work", '"later"', "--priority", "9", "--run-at", "+1h")
+    popped = anywhere.json("pop", "work", "-n", "5")["messages"]
+    assert [message["payload"] for message in popped] == ["high", "low"]
+
+
+def test_tail_shows_the_newest_of_all_partitions_and_consumes_nothing(anywhere: Invoke) -> None:
+    for number in range(6):
+        anywhere.ok("push", "orders", str(number), "-p", f"p{number % 3}")
+    assert [row["payload"] for row in anywhere.json("tail", "orders", "-n", "4")] == [2, 3, 4, 5]
+    only = anywhere.json("tail", "orders", "--partition", "p1")
+    assert [row["payload"] for row in only] == [1, 4]
+    assert anywhere.json("queue", "show", "orders")["pending"] == 6
+    assert "p2 #2  5" in anywhere.ok("tail", "orders").out
+
+
+def test_a_dry_seek_says_what_the_real_one_does(anywhere: Invoke) -> None:
+    for number in range(6):
+        anywhere.ok("push", "orders", str(number), "-p", f"p{number % 2}")
+    for _ in range(2):
+        anywhere.ok("pop", "orders", "-g", "billing", "-n", "3", "--auto-ack")
+    seek = ("groups", "seek", "billing", "orders", "--to")
+    for place, replayed, skipped, lag in (
+        ("start", 6, 0, 6),
+        ("end", 0, 6, 0),
+        ("2", 4, 0, 4),
+        ("-1h", 2, 0, 6),
+        ("now", 0, 6, 0),
+    ):
+        dry = anywhere.json(*seek, place, "--dry-run")
+        assert (dry["replayed"], dry["skipped"], dry["lag"]) == (replayed, skipped, lag), place
+        before = anywhere.json("groups", "list", "--group", "billing")[0]["lag"]
+        done = anywhere.json(*seek, place)
+        assert (done["replayed"], done["lag"]) == (replayed, lag)
+        assert before + replayed - skipped == lag
+    assert anywhere.json(*seek, "start", "-p", "p0")["lag"] == 3
+    assert anywhere.json("groups", "delete", "billing", "--yes")["queues"] == 1
+    assert anywhere.json("groups", "list") == []
+
+
+def test_an_export_is_imported_once_however_often(anywhere: Invoke, tmp_path: Path) -> None:
+    anywhere.ok("queue", "create", "orders", "--retry-limit", "9")
+    anywhere.ok("push", "orders", '{"n": 1}', "-p", "eu", "--id", "o1")
+    anywhere.ok("push", "orders", stdin="2\n3\n")
+    anywhere.ok("enqueue", "echo hi", "--id", "j1", "--priority", "7")
+    file = str(tmp_path / "all.jsonl")
+    assert anywhere.json("export", "--file", file)["exported"] == 4
+    to_stdout = anywhere.ok("export").out.splitlines()
+    assert sorted(map(json.loads, to_stdout), key=str) == sorted(
+        map(json.loads, Path(file).read_text().splitlines()), key=str
+    )
+    for queue in ("orders", "jobs"):
+        anywhere.ok("queue", "delete", queue, "--yes")
+
+    assert anywhere.json("import", file) == {"imported": 4, "duplicates": 0}
+    assert anywhere.json("import", file) == {"imported": 0, "duplicates": 4}
+    assert anywhere.json("queue", "show", "orders")["options"]["retryLimit"] == 9
+    by_partition = {row["partition"]: row["payload"] for row in anywhere.json("tail", "orders")}
+    assert by_partition == {"eu": {"n": 1}, "Default": 3}
+    [job] = anywhere.json("list")
+    assert (job["id"], job["command"], job["priority"]) == ("j1", "echo hi", 7)
+
+
+def test_an_import_never_takes_a_message_for_another_of_the_same_number(
+    cli: Invoke, tmp_path: Path
+) -> None:
+    """Partitions of two stores have the same numbers, and so have messages without ids."""
+    first, second = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    file = str(tmp_path / "a.jsonl")
+    cli.ok("push", "q", "--store", first, stdin="1\n2\n")
+    cli.ok("push", "q", "--store", second, stdin="8\n9\n")
+    cli.ok("export", "q", "--file", file, "--store", first)
+    assert cli.json("import", file, "--store", second)["imported"] == 2
+    payloads = [row["payload"] for row in cli.json("tail", "q", "--store", second)]
+    assert payloads == [8, 9, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("push", "orders"), None),
+        (("push", "orders", "{bad"), "--text pushes it as it is"),
+        (("push", "orders", "1", "--file", "x"), "not both"),
+        (("push", "orders", "--file", "/nowhere"), "cannot read /nowhere"),
+        (("push", "orders", "--file", "-", "--id", "x"), "--id is for one payload"),
+        (("push", "orders", "1", "--priority", "3"), "ordered queue"),
+        (("push", "orders", "1", "--run-at", "someday"), "--run-at must be +5m"),
+        (("push", "work", "1", "--partition", "p"), "work"),
+        (("push", "jobs", "1"), "`monarq enqueue`"),
+        (("pop", "orders", "--wait", "x"), "--wait must be a duration"),
+        (("ack",), "name messages, or --lease"),
+        (("ack", "first"), "is no message id"),
+        (("tail", "work"), "is a work queue"),
+        (("tail", "nothing"), "`monarq queue list`"),
+        (("tail", "orders", "--partition", "p9"), "no partition"),
+        (("groups", "seek", "nobody", "orders", "--to", "end"), "does not consume"),
+        (("groups", "seek", "billing", "orders", "--to", "x"), "--to must be"),
+        (("groups", "seek", "billing", "orders", "--to", "0"), "a seq counts from 1"),
+        (("groups", "delete", "nobody", "--yes"), "there is no group"),
+        (("groups", "delete", "billing"), "--yes"),
+        (("export", "nothing"), "there is no queue"),
+        (("export", "orders", "--file", "/nowhere/x"), "cannot write"),
+        (("import", "/nowhere"), "cannot read"),
+    ],
+)
+def test_a_mistake_is_told_with_the_way_out(
+    cli: Invoke, arguments: tuple[str, ...], reason: str | None
+) -> None:
+    cli.ok("push", "orders", "1")
+    cli.ok("pop", "orders", "-g", "billing", "--auto-ack")
+    cli.ok("queue", "create", "work", "--kind", "work")
+    cli.ok("enqueue", "true")
+    if reason is None:
+        assert cli.json(*arguments)["pushed"] == 0, "no line on stdin is no mistake"
+    else:
+        assert reason in cli.refused(*arguments)
+
+
+def test_lines_that_export_did_not_write_are_refused(cli: Invoke) -> None:
+    said = cli.refused("import", "-", stdin='{"type": "message"}\n')
+    assert "line 1 is not one that `monarq export` writes" in said
+    said = cli.refused(
+        "import", "-", stdin='{"type":"queue","queue":"q","kind":"work","version":99}\n'
+    )
+    assert "newer Monarq" in said
+
+
+def test_an_ack_without_a_live_lease_changes_nothing(anywhere: Invoke) -> None:
+    pushed = anywhere.json("push", "orders", "1")
+    said = anywhere("ack", pushed["id"])
+    assert said.code == 1
+    assert "lease" in said.err
+    assert anywhere.json("queue", "show", "orders")["pending"] == 1
