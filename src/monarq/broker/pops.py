@@ -1,7 +1,7 @@
 """The inbox of pops: looks of new ones and of those that were woken, in the order they came.
 
-Pops of one queue are in one call to the store at a time. Two would pass over what the other has
-locked: one who came early would go away empty, and one who came late be served. Different queues
+Pops of one queue and group are in one call to the store at a time. Two would pass over what the
+other has locked: one who came early would go away empty, and one who came late be served. Others
 go over different connections.
 """
 
@@ -25,6 +25,9 @@ _SPREAD = 16
 _SHARING_MAX = 1_000
 """Pops of one work queue that share what is there, whatever a call to the store may hold."""
 
+Lane = tuple[str | None, str]
+"""A queue (None: labels) and a group."""
+
 
 class PopInbox(Inbox[PopCall]):
     def __init__(
@@ -45,11 +48,11 @@ class PopInbox(Inbox[PopCall]):
         self._facts = facts
         self._leased = leased
         self._spanned = spanned
-        self._flying: set[str | None] = set()
-        """The queues (None: labels) that calls under way are about."""
-        self._lanes: dict[asyncio.Task[Any], set[str | None]] = {}
-        self._blocked: dict[str | None, list[PopCall]] = {}
-        """Pops of those queues, until the call is back."""
+        self._flying: set[Lane] = set()
+        """What calls under way are about."""
+        self._lanes: dict[asyncio.Task[Any], set[Lane]] = {}
+        self._blocked: dict[Lane, list[PopCall]] = {}
+        """Pops of the same, until the call is back."""
         self._blocked_count = 0
         self._give_back: Callable[[Popped, str], None] = lambda popped, group: None
 
@@ -84,10 +87,11 @@ class PopInbox(Inbox[PopCall]):
         calls: list[PopCall] = []
         while queue:
             call = queue[0]
+            lane = _lane(call)
             if call.done():
                 pass
-            elif call.request.queue in self._flying:
-                self._blocked.setdefault(call.request.queue, []).append(call)
+            elif lane in self._flying:
+                self._blocked.setdefault(lane, []).append(call)
                 self._blocked_count += 1
             elif len(calls) < most or self._belongs(call, calls):
                 calls.append(call)
@@ -112,7 +116,7 @@ class PopInbox(Inbox[PopCall]):
 
     def _send(self, work: Coroutine[Any, Any, None], calls: list[PopCall]) -> asyncio.Task[None]:
         task = super()._send(work, calls)
-        lanes = self._lanes[task] = {call.request.queue for call in calls}
+        lanes = self._lanes[task] = {_lane(call) for call in calls}
         self._flying |= lanes
         return task
 
@@ -200,6 +204,10 @@ class PopInbox(Inbox[PopCall]):
     def _fail_alone(self, call: PopCall, error: Exception) -> None:
         super()._fail_alone(call, error)
         self._waiting.failed(call)
+
+
+def _lane(call: PopCall) -> Lane:
+    return call.request.queue, call.request.group
 
 
 def _ticket(call: PopCall) -> int:
