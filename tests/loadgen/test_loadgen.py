@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from monarq.loadgen import (
     Histogram,
+    LoadConnection,
     LoadError,
     Mode,
     Plan,
@@ -176,20 +177,29 @@ async def test_a_lost_connection_ends_its_part_and_is_counted() -> None:
     assert perf_counter() - started < 10
 
 
+class Nowhere(asyncio.Transport):
+    """Takes what is sent; what comes back is up to the test, byte by byte."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
 @pytest.mark.parametrize("split", [1, 7, 1000])
 async def test_answers_are_whole_however_they_are_split(split: int) -> None:
     body = b"x" * 5000
     chunked = b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    connection = LoadConnection()
+    connection.connection_made(Nowhere())
     for whole, expected in ((said(200, body), body), (chunked, b"hello"), (said(204), b"")):
-        async with server(lambda _, __, whole=whole: whole[:split]) as port:
-            connection = await connect("127.0.0.1", port)
-            asking = asyncio.ensure_future(connection.ask(REQUEST))
-            await asyncio.sleep(0.02)
-            for at in range(split, len(whole), split):
-                connection.data_received(whole[at : at + split])
-            _, got = await asyncio.wait_for(asking, 5)
-            assert got == expected
-            connection.close()
+        answers: list[bytes] = []
+        connection.send(REQUEST, lambda _, got, answers=answers: answers.append(got))
+        for at in range(0, len(whole), split):
+            assert answers == []
+            connection.data_received(whole[at : at + split])
+        assert answers == [expected]
 
 
 def test_pushes_go_over_the_partitions_in_turn() -> None:
