@@ -31,6 +31,7 @@ logger = logging.getLogger("monarq.serving")
 RESERVED_FILES = 256
 """Descriptors that are not for clients: the store, the buffer, the notices, the log."""
 FEW_CONNECTIONS = 1_000
+LAST_PORT = 65_535
 SUPERVISOR_GRACE_SECONDS = 10.0
 
 
@@ -161,6 +162,8 @@ def _notice_socket(settings: Settings, number: int) -> socket.socket:
     """Bound before the processes start, so that each knows where the others are, also after one
     was started again."""
     port = settings.peer_port + number if settings.peer_port else 0
+    if port > LAST_PORT:
+        raise SettingsError(f"peer_port: {settings.workers} workers need ports up to {port}")
     family = socket.AF_INET6 if ":" in settings.peer_host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_DGRAM)
     made.setblocking(False)
