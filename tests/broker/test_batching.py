@@ -279,6 +279,30 @@ async def test_a_request_that_makes_the_store_fail_fails_alone(
     assert payloads(await pop(broker, "q", batch=100)) == good
 
 
+@in_memory
+async def test_a_batch_that_is_being_halved_waits_like_any_other(
+    broker: Broker, watched: Watched
+) -> None:
+    failed: list[str] = []
+
+    def disturb(name: str, _: object) -> BaseException | None:
+        if name == "push" and not failed:
+            failed.append(name)
+            # The buffer is nearly replayed: pushes wait for that.
+            broker._parts.pushes.hold(True)
+            return RuntimeError("the test's own")
+        return None
+
+    watched.disturb = disturb
+    futures = [broker.submit_push(message("q", b"%d" % n)) for n in range(4)]
+    await until(lambda: bool(failed))
+    await turns(50)
+    assert not any(future.done() for future in futures)
+    broker._parts.pushes.hold(False)
+    await bounded(asyncio.gather(*futures))
+    assert payloads(await pop(broker, "q", batch=10)) == [b"0", b"1", b"2", b"3"]
+
+
 async def test_a_pop_and_an_ack_that_make_the_store_fail_fail_alone(
     broker: Broker, watched: Watched
 ) -> None:

@@ -160,7 +160,8 @@ class Inbox(abc.ABC, Generic[C]):
 
     def consider(self) -> None:
         """See to it that what waits leaves when it may."""
-        if self._scheduled or self._held or not self._queue:
+        can_halve = self._halves and self._halving is None
+        if self._scheduled or self._held or not (self._queue or can_halve):
             return
         if self._in_flight >= self.limits.concurrency:
             return
@@ -309,7 +310,7 @@ class Inbox(abc.ABC, Generic[C]):
         error = StoreUnavailableError(f"the store did not answer within {seconds:g} s")
         self._on_unavailable(error)
         self._unavailable(trip, error)
-        if self._queue and not self._scheduled:
+        if (self._queue or self._halves) and not self._scheduled:
             self._drain()
 
     # --- the end ---------------------------------------------------------------------------
