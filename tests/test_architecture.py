@@ -54,7 +54,7 @@ def test_the_code_imports_downward_only() -> None:
         ("broker/loop.py", "from monarq.server.app import App", "server"),
         ("broker/loop.py", "if TYPE_CHECKING:\n    from monarq.client import Client", "client"),
         ("client/http.py", "from monarq.server import App", "server"),
-        ("jobs/worker.py", "from monarq.store import open_store", "store"),
+        ("jobs/worker.py", "from monarq.server import app", "server"),
         ("spark/source.py", "from monarq.broker import Broker", "broker"),
         ("server/app.py", "from monarq.cli import main", "cli"),
         ("testing.py", "from monarq.server import App", "server"),

@@ -90,7 +90,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 1_000.0
     sqlite_poll_ms: Annotated[
         Milliseconds, Meta(description="how often other processes' writes to the file are noticed")
-    ] = 20.0
+    ] = 30.0
     lifecycle_limit: Annotated[Positive, Meta(description="rows of one lifecycle step")] = 1_000
     lifecycle_max_seconds: Annotated[
         PositiveSeconds, Meta(description="longest pause between two lifecycle steps")
