@@ -59,8 +59,9 @@ def test_text_is_pushed_as_it_is_if_so_told(cli: Invoke) -> None:
     cli.ok("push", "q", '{"broken', "--text")
     cli.ok("push", "q", "007")
     cli.ok("push", "q", "7", "--text")
+    cli.ok("push", "q", "-5")
     payloads = [each["payload"] for each in cli.json("tail", "q")]
-    assert payloads == ['{"broken', "007", "7"]
+    assert payloads == ['{"broken', "007", "7", -5]
 
 
 def test_items_of_a_work_queue_have_priority_and_time(anywhere: Invoke) -> None:

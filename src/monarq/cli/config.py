@@ -19,8 +19,10 @@ from monarq.settings_loading import Loaded, load, shown, value_text
 app = typer.Typer(help="Look at the settings, and set the defaults of jobs.", no_args_is_help=True)
 
 
+job_settings.add_to(app)
+
+
 def add_to(main: typer.Typer) -> None:
-    job_settings.add_to(app)
     main.add_typer(app, name="config", rich_help_panel="Running a broker")
 
 

@@ -17,7 +17,10 @@ def add_to(app: typer.Typer) -> None:
     panel = "Defaults of jobs"
     app.command("list", rich_help_panel=panel)(calling(list_settings))
     app.command("get", rich_help_panel=panel)(calling(get))
-    app.command("set", rich_help_panel=panel)(calling(set_value))
+    # A negative number is a value, and no option.
+    app.command("set", rich_help_panel=panel, context_settings={"ignore_unknown_options": True})(
+        calling(set_value)
+    )
     app.command("unset", rich_help_panel=panel)(calling(unset))
 
 

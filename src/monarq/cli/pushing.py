@@ -23,7 +23,12 @@ _LOOKS_LIKE_JSON = ("{", "[", '"')
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("push", rich_help_panel="Queues and messages")(calling(push))
+    # A negative number is a payload, and no option.
+    app.command(
+        "push",
+        rich_help_panel="Queues and messages",
+        context_settings={"ignore_unknown_options": True},
+    )(calling(push))
 
 
 def push(

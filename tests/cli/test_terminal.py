@@ -1,0 +1,263 @@
+"""How the command line behaves at a terminal, in a pipe, and when it is interrupted."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from monarq.model import PushStatus
+from tests.cli.conftest import Run
+from tests.cli.invoking import Invoke
+from tests.server.serving import ServerProcess
+
+SECONDS = 60.0
+#: As the shell calls the installed command.
+COMPLETE = "import sys; sys.argv = ['monarq']; from monarq.cli.main import main; main()"
+
+
+class Terminal:
+    """A command at a terminal of its own, so many columns wide."""
+
+    def __init__(self, environment: Mapping[str, str], columns: int, *arguments: str) -> None:
+        self.fd, inner = pty.openpty()
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "monarq", *arguments],
+            env=dict(environment),
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
+        self.said = ""
+
+    def wait_for(self, text: str) -> None:
+        self._read(lambda: text in self.said)
+        assert text in self.said, self.said
+
+    def end(self) -> int:
+        self._read(lambda: False)
+        os.close(self.fd)
+        return self.process.wait(SECONDS)
+
+    def _read(self, is_enough) -> None:  # type: ignore[no-untyped-def]
+        deadline = time.monotonic() + SECONDS
+        while not is_enough() and time.monotonic() < deadline:
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    data = os.read(self.fd, 65536)
+                except OSError:  # the other side is closed
+                    return
+                if not data:
+                    return
+                self.said += data.decode(errors="replace")
+
+
+@pytest.fixture
+def at_terminal(environment: dict[str, str]) -> dict[str, str]:
+    kept = {name: text for name, text in environment.items() if name not in ("COLUMNS", "NO_COLOR")}
+    return kept | {"TERM": "xterm-256color"}
+
+
+def test_colours_are_for_terminals_and_for_those_who_want_them(
+    cli: Invoke, monarq: Run, at_terminal: dict[str, str]
+) -> None:
+    cli.ok("enqueue", "true", "--id", "a")
+    cli.ok("cancel", "a")
+    terminal = Terminal(at_terminal, 100, "list")
+    assert terminal.end() == 0
+    assert "\x1b[2mcancelled\x1b[0m" in terminal.said
+    plain = Terminal(at_terminal | {"NO_COLOR": "1"}, 100, "list")
+    assert plain.end() == 0
+    assert "cancelled" in plain.said
+    assert "\x1b" not in plain.said
+    assert "\x1b" not in monarq("list", NO_COLOR="").stdout
+
+
+def test_a_table_fits_a_narrow_terminal_and_is_whole_in_a_pipe(
+    cli: Invoke, environment: dict[str, str], at_terminal: dict[str, str]
+) -> None:
+    cli.ok("enqueue", "echo " + "x" * 300, "--id", "a")
+    terminal = Terminal(at_terminal | {"NO_COLOR": "1"}, 60, "list")
+    assert terminal.end() == 0
+    assert max(len(line) for line in terminal.said.splitlines()) <= 60
+    assert "…" in terminal.said
+    kept = {name: text for name, text in environment.items() if name != "COLUMNS"}
+    piped = subprocess.run(
+        [sys.executable, "-m", "monarq", "list"],
+        env=kept,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "x" * 300 in piped.stdout
+
+
+def test_a_payload_cannot_steer_the_terminal(cli: Invoke) -> None:
+    cli.ok("enqueue", "printf '\x1b[2J' ; true", "--id", "a")
+    cli.ok("push", "q", '"\\u001b[2J"')
+    for answer in (cli.ok("list"), cli.ok("tail", "q")):
+        assert "\x1b" not in answer.out
+
+
+def test_top_draws_until_it_is_interrupted(cli: Invoke, at_terminal: dict[str, str]) -> None:
+    cli.ok("push", "orders", "1")
+    terminal = Terminal(at_terminal, 100, "top", "--interval", "0.1")
+    terminal.wait_for("orders")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    assert "Traceback" not in terminal.said
+
+
+def test_nothing_is_removed_when_the_question_is_answered_with_no(
+    cli: Invoke, at_terminal: dict[str, str]
+) -> None:
+    cli.ok("push", "orders", "1")
+    terminal = Terminal(at_terminal, 100, "queue", "delete", "orders")
+    terminal.wait_for("[y/N]")
+    os.write(terminal.fd, b"n\n")
+    assert terminal.end() == 1
+    assert cli.json("queue", "show", "orders")["stored"] == 1
+
+
+def test_tail_follows_what_comes_and_ends_with_ctrl_c(
+    cli: Invoke, environment: dict[str, str], server: ServerProcess
+) -> None:
+    for place in ((), ("--url", server.url)):
+        cli.ok("push", "orders", '"old"', *place)
+        with subprocess.Popen(
+            [sys.executable, "-m", "monarq", "tail", "orders", "-f", *place],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline().endswith('"old"\n')
+            cli.ok("push", "orders", '"new"', *place)
+            assert process.stdout.readline().endswith('"new"\n')
+            # A partition that was not there when it began.
+            cli.ok("push", "orders", '"lane"', "-p", "another", *place)
+            assert process.stdout.readline().endswith('another #1  "lane"\n')
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 130
+            assert process.stderr.read() == ""
+
+
+def test_whoever_has_read_enough_causes_no_error(cli: Invoke, environment: dict[str, str]) -> None:
+    cli.ok("push", "numbers", stdin="\n".join(str(number) * 200 for number in range(2000)))
+    for command in ("export numbers", "tail numbers -n 1000", "pop numbers -n 1000"):
+        done = subprocess.run(
+            f"{sys.executable} -m monarq {command} | head -1",
+            shell=True,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert len(done.stdout.splitlines()) == 1
+        assert not re.search("Traceback|BrokenPipe|Exception ignored", done.stderr), done.stderr
+
+
+def test_a_place_that_cannot_be_is_told_at_once(cli: Invoke) -> None:
+    began = time.monotonic()
+    said = cli.refused("list", "--url", "http://127.0.0.1:1")
+    assert time.monotonic() - began < 10
+    assert "start one with `monarq serve`" in said
+    assert "not both" in cli.refused("list", "--url", "http://x", "--store", "memory:")
+    assert "--url must be like" in cli.refused("list", "--url", "localhost:6632")
+    assert "no kind of store" in cli.refused("list", "--store", "mysql://x")
+
+
+def test_what_is_typed_wins_over_a_variable(cli: Invoke, server: ServerProcess) -> None:
+    cli.ok("push", "here", "1")
+    cli.ok("push", "there", "1", "--url", server.url)
+    by_variable = cli.json("queue", "list", MONARQ_URL=server.url)
+    assert [row["queue"] for row in by_variable] == ["there"]
+    store = f"sqlite:///{cli.environment['XDG_DATA_HOME']}/monarq/monarq.db"
+    typed = cli.json("queue", "list", "--store", store, MONARQ_URL=server.url)
+    assert [row["queue"] for row in typed] == ["here"]
+
+
+def test_a_caller_without_the_role_is_told_what_is_missing(cli: Invoke) -> None:
+    keys = {
+        role: cli.json("api-key", "create", role, "--role", role)["key"]
+        for role in ("read", "write")
+    }
+    file = f"{cli.environment['XDG_DATA_HOME']}/monarq/api-keys.json"
+    with ServerProcess({"store": "memory:", "auth": True, "api_keys": file}) as server:
+        place = ("--url", server.url)
+        assert "--token" in cli.refused("list", *place)
+        assert "--token" in cli.refused("list", *place, "--token", "wrong")
+        reading = (*place, "--token", keys["read"])
+        assert cli.json("list", *reading) == []
+        assert "higher role" in cli.refused("push", "orders", "1", *reading)
+        pushed = cli.json("push", "orders", "1", *place, MONARQ_TOKEN=keys["write"])
+        assert pushed["status"] == PushStatus.QUEUED
+        assert "higher role" in cli.refused("enqueue", "true", *place, "--token", keys["write"])
+
+
+def test_queues_that_are_encrypted_are_read_with_the_keys_that_are_set(cli: Invoke) -> None:
+    key = {"MONARQ_ENCRYPTION_KEYS": "ab" * 32}
+    cli.ok("queue", "create", "secret", "--encryption-enabled", **key)
+    cli.ok("push", "secret", '"hidden"', **key)
+    assert cli.json("tail", "secret", **key)[0]["payload"] == "hidden"
+    assert "key" in cli.refused("pop", "secret")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_options(monarq: Run, shell: str) -> None:
+    script = monarq("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert script.returncode == 0, script.stderr
+    assert "_MONARQ_COMPLETE" in script.stdout or "MONARQ_COMPLETE" in script.stdout.upper()
+
+
+def test_bash_is_given_the_words_that_fit(environment: dict[str, str]) -> None:
+    def words(line: str) -> list[str]:
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                COMPLETE,
+            ],
+            env=environment
+            | {
+                "_MONARQ_COMPLETE": "complete_bash",
+                "COMP_WORDS": line,
+                "COMP_CWORD": str(len(line.split(" ")) - 1),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout.split()
+
+    assert "queue" in words("monarq qu")
+    assert set(words("monarq queue p")) == {"pause"}
+    assert "--run-at" in words("monarq push --r")
+
+
+def test_the_start_is_within_its_bound_and_imports_no_more_than_it_needs(monarq: Run) -> None:
+    monarq("enqueue", "true")
+    done = monarq("list", PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0
+    loaded = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
+    unwanted = {"httpx", "asyncpg", "uvloop", "rich.console", "monarq.broker.broker", "psutil"}
+    assert unwanted & loaded == set()
+    version = monarq("--version", PYTHONPROFILEIMPORTTIME="1").stderr
+    assert "typer" not in version
+    assert "msgspec" not in version

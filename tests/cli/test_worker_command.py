@@ -1,0 +1,218 @@
+"""`monarq worker`, with real processes: started, stopped from elsewhere, killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from monarq.client.client import Client
+from monarq.jobs.identity import identify
+from monarq.jobs.presence import KIND, WorkerInfo
+from monarq.times import iso
+from tests.cli.conftest import Run
+from tests.cli.invoking import Invoke
+
+SECONDS = 60.0
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"never {what}")
+
+
+@pytest.fixture
+def workers(cli: Invoke, monarq: Run) -> Iterator[Callable[..., list[str]]]:
+    """Starts detached workers, and ends them with the test."""
+
+    def start(count: int = 1) -> list[str]:
+        done = monarq("worker", "start", "--detach", "--count", str(count), "--json")
+        ids: list[str] = json.loads(done.stdout)["workers"]
+        assert len(ids) == count
+        until(lambda: set(ids) <= running(cli), "running")
+        return ids
+
+    yield start
+    for row in cli.json("worker", "list"):
+        if row["state"] != "lost":
+            assert signalled(row["pid"], signal.SIGKILL)
+
+
+def signalled(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def running(cli: Invoke) -> set[str]:
+    return {row["id"] for row in cli.json("worker", "list") if row["state"] == "running"}
+
+
+def state(cli: Invoke, job: str) -> str:
+    return str(cli.json("show", job)["state"])
+
+
+def test_detached_workers_run_jobs_and_are_stopped_from_another_process(
+    cli: Invoke, monarq: Run, workers: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    ids = workers(2)
+    release = tmp_path / "release"
+    cli.ok("enqueue", f"until test -e {release}; do sleep 0.02; done; echo over", "--id", "long")
+    until(lambda: state(cli, "long") == "processing", "begun")
+    [busy] = until(
+        lambda: [row for row in cli.json("worker", "list") if row["running"] == ["long"]],
+        "seen to run it",
+    )
+
+    early = monarq("worker", "stop", "--all", "--timeout", "0.2", "--json")
+    assert early.returncode == 1
+    assert busy["id"] in json.loads(early.stdout)["running"]
+    # To be asked again must not end the job either.
+    monarq("worker", "stop", "--all", "--timeout", "0.2")
+    assert state(cli, "long") == "processing"
+    release.touch()
+    late = monarq("worker", "stop", "--all", "--json")
+    assert late.returncode == 0, late.stderr
+    until(lambda: not cli.json("worker", "list"), "gone")
+    assert state(cli, "long") == "completed"
+    assert cli.json("show", "long")["attempts"] == 1
+    rows = cli.json("worker", "list", "--all")
+    assert {row["id"]: row["state"] for row in rows} == dict.fromkeys(ids, "stopped")
+    log = cli.ok("worker", "logs", busy["id"]).out
+    assert "long began on jobs" in log
+    assert "long completed after" in log
+
+
+def test_pids_are_shown_as_they_are_typed(cli: Invoke, workers: Callable[..., list[str]]) -> None:
+    workers()
+    [row] = cli.json("worker", "list")
+    table = cli.ok("worker", "list").out
+    assert f" {row['pid']} " in table
+    assert " ago" in table, "times are relative for people"
+    assert row["heartbeat_at"].endswith("Z"), "and exact for programs"
+
+
+def test_a_worker_killed_mid_job_shows_as_lost_and_its_job_runs_again(
+    cli: Invoke, workers: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    [lost] = workers()
+    begun = tmp_path / "begun"
+    cli.ok(
+        "enqueue",
+        f"test -e {begun} && echo again || {{ touch {begun}; sleep 600; }}",
+        "--id",
+        "victim",
+    )
+    until(begun.exists, "begun")
+    [row] = cli.json("worker", "list")
+    children = psutil.Process(row["pid"]).children(recursive=True)
+    os.kill(row["pid"], signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(row["pid"]) or is_zombie(row["pid"]), "dead")
+    assert {each["id"]: each["state"] for each in cli.json("worker", "list")} == {lost: "lost"}
+    # What it ran must not go on beside the next attempt.
+    _, alive = psutil.wait_procs(children, timeout=SECONDS)
+    assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+    said = cli("doctor")
+    assert f"1 were lost: {lost}" in said.out
+
+    workers()
+    until(lambda: state(cli, "victim") == "completed", "run again")
+    first, second = cli.json("show", "victim")["history"]
+    assert (first["outcome"], second["outcome"]) == ("expired", "completed")
+    assert second["stdout"] == "again\n"
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_pid_that_is_another_process_by_now_is_never_signalled(cli: Invoke) -> None:
+    """As after a reboot: the record's PID lives, but it is not the worker."""
+    cli.ok("enqueue", "true")
+    address = f"sqlite:///{cli.environment['XDG_DATA_HOME']}/monarq/monarq.db"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bystander:
+        process = identify(bystander.pid)
+        now = iso(time.time_ns() // 1000)
+        info = WorkerInfo(
+            id="before-the-reboot",
+            host=process.host,
+            process=msgspec.structs.replace(process, started_at=process.started_at - 1000),
+            queues=["jobs"],
+            concurrency=1,
+            state="running",
+            started_at=now,
+            heartbeat_at=now,
+            running=[],
+            completed=0,
+            failed=0,
+        )
+        with Client(address) as client:
+            client.admin.put_record(KIND, info.id, msgspec.json.encode(info))
+        assert cli.json("worker", "list")[0]["state"] == "lost"
+        assert "no worker" in cli.refused("worker", "stop", info.id, "--force", "--timeout", "0")
+        stopped = cli.json("worker", "stop", "--all", "--force", "--timeout", "0")
+        assert stopped == {"stopped": [], "killed": [], "running": []}
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_job_that_hangs_is_killed_only_with_force(
+    cli: Invoke, workers: Callable[..., list[str]]
+) -> None:
+    [worker] = workers()
+    cli.ok("enqueue", "sleep 600", "--id", "hangs")
+    until(lambda: state(cli, "hangs") == "processing", "begun")
+    assert cli("worker", "stop", worker, "--timeout", "0").code == 1
+    done = cli.json("worker", "stop", worker, "--timeout", "0.2", "--force")
+    assert done["killed"] == [worker]
+    assert cli.json("worker", "list")[0]["state"] == "lost"
+
+
+def test_in_the_foreground_each_job_is_told_and_ctrl_c_lets_it_finish(
+    cli: Invoke, environment: dict[str, str], tmp_path: Path
+) -> None:
+    release = tmp_path / "release"
+    cli.ok("enqueue", f"until test -e {release}; do sleep 0.02; done", "--id", "slow")
+    with subprocess.Popen(
+        [sys.executable, "-m", "monarq", "worker", "start"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if "slow began on jobs" in line:
+                process.send_signal(signal.SIGINT)
+            if "stops when its jobs are done" in line:
+                release.touch()
+        assert process.wait(SECONDS) == 0
+    assert any("slow completed after" in line for line in said), said
+    assert state(cli, "slow") == "completed"
+
+
+def test_a_worker_that_cannot_work_ends_and_says_why(cli: Invoke, monarq: Run) -> None:
+    cli.ok("push", "orders", "1")
+    done = monarq("worker", "start", "--queue", "orders", "--burst")
+    assert done.returncode == 1
+    assert "'orders' is an ordered queue: workers need a work queue" in done.stderr
+    assert "Traceback" not in done.stderr
