@@ -23,7 +23,7 @@ job_settings.add_to(app)
 
 
 def add_to(main: typer.Typer) -> None:
-    main.add_typer(app, name="config", rich_help_panel="Running a broker")
+    main.add_typer(app, name="config")
 
 
 File = Annotated[str | None, typer.Option("--config", metavar="FILE", help="TOML file to read")]

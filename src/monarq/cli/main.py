@@ -14,7 +14,7 @@ import gc
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     import typer
@@ -51,6 +51,9 @@ COMMANDS = {
     "reference": "reference",
 }
 
+#: What help shows together, beside what says its place itself.
+_RUNNING = frozenset({"serve", "config", "api-key", "buffer", "bench"})
+
 #: Their processes and threads end in their own time.
 _LONG_RUNNING = frozenset({"serve", "worker", "bench", "demo"})
 
@@ -79,6 +82,10 @@ def make_app(command: str | None = None) -> typer.Typer:
     modules = [wanted] if wanted else dict.fromkeys(COMMANDS.values())
     for module in modules:
         importlib.import_module(f"monarq.cli.{module}").add_to(app)
+    shown: list[Any] = [*app.registered_commands, *app.registered_groups]
+    for each in shown:
+        if each.name in _RUNNING:
+            each.rich_help_panel = "Running a broker"
     if wanted:
         # What a command shares its module with would cost time, too.
         app.registered_commands = [each for each in app.registered_commands if each.name == command]
