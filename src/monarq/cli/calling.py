@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -33,34 +34,29 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
-        envvar="MONARQ_STORE",
-        help="store address; the broker then runs in this process "
-        "(default: the SQLite file in the data directory)",
+        help="store address; the broker then runs in this process (variable: MONARQ_STORE; "
+        "default: the SQLite file in the data directory)",
         rich_help_panel=_PANEL,
         show_default=False,
-        show_envvar=False,
     ),
 ]
 UrlOption = Annotated[
     list[str] | None,
     typer.Option(
         "--url",
-        envvar="MONARQ_URL",
-        help="URL of a broker, instead of a store; may be given several times",
+        help="URL of a broker, instead of a store; may be given several times "
+        "(variable: MONARQ_URL)",
         rich_help_panel=_PANEL,
         show_default=False,
-        show_envvar=False,
     ),
 ]
 TokenOption = Annotated[
     str | None,
     typer.Option(
         "--token",
-        envvar="MONARQ_TOKEN",
-        help="token or API key for --url",
+        help="token or API key for --url (variable: MONARQ_TOKEN)",
         rich_help_panel=_PANEL,
         show_default=False,
-        show_envvar=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, and nothing else, on stdout")]
@@ -77,23 +73,16 @@ class Caller:
     """Where a command's broker is, and how it answers."""
 
     def __init__(
-        self,
-        store: str | None,
-        url: Sequence[str] | None,
-        token: str | None,
-        as_json: bool,
-        typed: Collection[str] = (),
+        self, store: str | None, url: Sequence[str] | None, token: str | None, as_json: bool
     ) -> None:
-        """`typed`: which of the options stood on the command line, not in a variable."""
-        self.urls = list(url or ())
-        self.token = token
-        self.as_json = as_json
-        self._store = store
-        if "store" in typed and "url" in typed:
+        if store and url:
             raise InvalidRequestError("give --store or --url, not both")
         # What was typed wins over what a variable says.
-        if "store" in typed:
-            self.urls = []
+        variable = "" if store else os.environ.get("MONARQ_URL", "")
+        self.urls = list(url or variable.replace(",", " ").split())
+        self.token = token or os.environ.get("MONARQ_TOKEN") or None
+        self.as_json = as_json
+        self._store = store
 
     @property
     def address(self) -> str | list[str]:
@@ -197,17 +186,10 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
     """`command(caller, …)` as a function with the common options at the end."""
 
     def run(
-        *,
-        context: typer.Context,
-        store: str | None,
-        url: list[str] | None,
-        token: str | None,
-        as_json: bool,
-        **own: Any,
+        *, store: str | None, url: list[str] | None, token: str | None, as_json: bool, **own: Any
     ) -> None:
-        typed = [name for name in ("store", "url") if _was_typed(context, name)]
         try:
-            command(Caller(store, url, token, as_json, typed), **own)
+            command(Caller(store, url, token, as_json), **own)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -225,8 +207,7 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
         )
         for name, annotation in COMMON_OPTIONS.items()
     ]
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    parameters = [context, *own, *common]
+    parameters = [*own, *common]
     run.__name__ = command.__name__
     run.__doc__ = command.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -273,8 +254,3 @@ def confirm(question: str, yes: bool) -> None:
         raise InvalidRequestError(f"{question} Say --yes to go on.")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
-
-
-def _was_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"

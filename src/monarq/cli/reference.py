@@ -48,8 +48,7 @@ def _lines(app: typer.Typer) -> Iterator[str]:
     yield "|---|---|"
     for annotation in COMMON_OPTIONS.values():
         info, _ = _read(annotation)
-        variable = f" (variable: `{info.envvar}`)" if info.envvar else ""
-        yield f"| {_names(info, '')} | {_cell(info.help or '')}{variable} |"
+        yield f"| {_names(info, '')} | {_cell(info.help or '')} |"
     yield ""
     for name, command in sorted(commands(app), key=lambda each: each[0]):
         yield from _command(name, command)
@@ -60,7 +59,6 @@ def _command(name: str, command: CommandInfo) -> Iterator[str]:
     parameters = [
         (parameter, *_read(parameter.annotation, parameter.default))
         for parameter in inspect.signature(command.callback, eval_str=True).parameters.values()
-        if parameter.annotation is not typer.Context
     ]
     own = [each for each in parameters if each[0].name not in COMMON_OPTIONS]
     arguments = [each for each in own if isinstance(each[1], ArgumentInfo)]
