@@ -87,6 +87,17 @@ def read_job(payload: bytes) -> CommandJob | TaskJob:
         raise InvalidRequestError(f"not a job: {error}") from None
 
 
+_task_decoder = msgspec.json.Decoder(TaskJob)
+
+
+def read_task_job(payload: bytes) -> CommandJob | TaskJob:
+    """The same, where a task is expected."""
+    try:
+        return _task_decoder.decode(payload)
+    except msgspec.DecodeError:
+        return read_job(payload)
+
+
 class AttemptResult(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is kept of an attempt: of a command its exit code and what it printed, of a task the
     value it returned."""

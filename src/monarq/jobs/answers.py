@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 
 from monarq.client.consuming import PASSING
 from monarq.client.link import Link
@@ -17,6 +18,8 @@ log = logging.getLogger("monarq.worker")
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
+OnAnswered = Callable[[], None]
+
 
 class Answers:
     """What is to be answered in one turn of the loop goes in one call.
@@ -28,35 +31,49 @@ class Answers:
     def __init__(self, link: Link, *, patience_seconds: float) -> None:
         self._link = link
         self._patience_seconds = patience_seconds
-        self._waiting: list[tuple[Ack, asyncio.Future[None]]] = []
+        self._waiting: list[Ack] = []
+        self._callbacks: list[OnAnswered] = []
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def answer(self, ack: Ack) -> None:
-        """Returns when it is answered, or cannot be."""
-        loop = asyncio.get_running_loop()
+    def add(self, ack: Ack, on_answered: OnAnswered) -> None:
+        """`on_answered` is called when it is answered, or cannot be."""
         if not self._waiting:
-            loop.call_soon(self._send)
-        future = loop.create_future()
-        self._waiting.append((ack, future))
-        await future
+            asyncio.get_running_loop().call_soon(self._send)
+        self._waiting.append(ack)
+        self._callbacks.append(on_answered)
+
+    async def done(self) -> None:
+        """Wait until nothing is left to be answered."""
+        while self._waiting or self._calls:
+            if self._waiting:
+                self._send()
+            await asyncio.wait(self._calls)
+
+    def close(self) -> None:
+        """Give up what is not answered yet."""
+        for call in self._calls:
+            call.cancel()
 
     def _send(self) -> None:
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, []
-        call = asyncio.get_running_loop().create_task(self._call(waiting))
+        callbacks, self._callbacks = self._callbacks, []
+        call = asyncio.get_running_loop().create_task(self._call(waiting, callbacks))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _call(self, waiting: list[tuple[Ack, asyncio.Future[None]]]) -> None:
+    async def _call(self, acks: list[Ack], callbacks: list[OnAnswered]) -> None:
         try:
-            outcomes = await self._persistently([ack for ack, _ in waiting])
-            for (ack, _), outcome in zip(waiting, outcomes, strict=True):
-                _note(ack, outcome)
+            outcomes = await self._persistently(acks)
+            for ack, outcome in zip(acks, outcomes, strict=True):
+                if not isinstance(outcome, Acked):
+                    _note(ack, outcome)
         except MonarqError as error:
-            log.error("the results of %d jobs could not be kept: %s", len(waiting), error)
+            log.error("the results of %d jobs could not be kept: %s", len(acks), error)
         finally:
-            for _, future in waiting:
-                if not future.done():
-                    future.set_result(None)
+            for callback in callbacks:
+                callback()
 
     async def _persistently(self, acks: list[Ack]) -> list[Outcome[Acked]]:
         pause = _FIRST_PAUSE_SECONDS
@@ -71,8 +88,8 @@ class Answers:
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def _note(ack: Ack, outcome: Outcome[Acked]) -> None:
-    if isinstance(outcome, LeaseError):
-        log.warning("the result of job %s came too late: %s", ack.transaction_id, outcome)
-    elif isinstance(outcome, MonarqError):
-        log.error("the result of job %s was refused: %s", ack.transaction_id, outcome)
+def _note(ack: Ack, error: MonarqError) -> None:
+    if isinstance(error, LeaseError):
+        log.warning("the result of job %s came too late: %s", ack.transaction_id, error)
+    else:
+        log.error("the result of job %s was refused: %s", ack.transaction_id, error)

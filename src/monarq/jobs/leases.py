@@ -57,3 +57,33 @@ class Leases:
         if held is not None:
             log.warning("lease %s is lost, so its job is ended: %s", lease_id, why)
             held[1]()
+
+
+class SharedLease:
+    """A lease of jobs that were leased together; held until the last of them lets go."""
+
+    def __init__(self, leases: Leases, lease_id: str, jobs: int) -> None:
+        self._leases = leases
+        self._left = jobs
+        self._stops: list[asyncio.Event] = []
+        self.id = lease_id
+        self.is_lost = False
+        leases.hold(lease_id, self._lost)
+
+    def hold(self) -> asyncio.Event:
+        """Set when the job has to end."""
+        stop = asyncio.Event()
+        self._stops.append(stop)
+        if self.is_lost:
+            stop.set()
+        return stop
+
+    def let_go(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._leases.let_go(self.id)
+
+    def _lost(self) -> None:
+        self.is_lost = True
+        for stop in self._stops:
+            stop.set()

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -91,9 +92,12 @@ async def run_task_job(
         )
     timeout = job.timeout if job.timeout is not None else task.timeout
     try:
-        async with asyncio.timeout(timeout):
+        if timeout is None:
             value = await _call(task.function, job, threads)
-        encoded = msgspec.to_builtins(value)
+        else:
+            async with asyncio.timeout(timeout):
+                value = await _call(task.function, job, threads)
+        encoded = None if value is None else msgspec.to_builtins(value)
     except TimeoutError as error:
         seconds = time.perf_counter() - started
         if timeout is None or seconds < timeout:
@@ -110,10 +114,15 @@ async def run_task_job(
 
 
 async def _call(function: Callable[..., Any], job: TaskJob, threads: Executor | None) -> Any:
-    if inspect.iscoroutinefunction(function):
+    if _is_async(function):
         return await function(*job.args, **job.kwargs)
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(threads, lambda: function(*job.args, **job.kwargs))
+
+
+@lru_cache(maxsize=1024)
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function)
 
 
 def _failed(error: BaseException, seconds: float) -> Outcome:

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,11 +20,12 @@ from monarq.client.consuming import PASSING
 from monarq.client.schedules import Schedule
 from monarq.clock import Clock, SystemClock
 from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
-from monarq.job import CommandJob, TaskJob, read_job
+from monarq.job import CommandJob, TaskJob, read_job, read_task_job
 from monarq.jobs.answers import Answers
+from monarq.jobs.crew import Crew
 from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
-from monarq.jobs.leases import Leases
+from monarq.jobs.leases import Leases, SharedLease
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.presence import Presence, RunningJob, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
@@ -39,7 +40,16 @@ _WAIT_SECONDS = 20.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 #: Tasks that one call leases at most.
-_MOST_AT_ONCE = 100
+_MOST_AT_ONCE = 500
+
+
+class _Assignment(NamedTuple):
+    """A job to be done, and by what right."""
+
+    message: Message
+    lease: SharedLease
+    commands: bool
+    """Whether its queue runs commands."""
 
 
 class Worker:
@@ -84,10 +94,7 @@ class Worker:
         )
         self._stopping = asyncio.Event()
         self._stopping_now = asyncio.Event()
-        self._room = asyncio.Event()
-        """Set when a job has ended."""
-        self._running: set[asyncio.Task[None]] = set()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._crew: Crew[_Assignment] = Crew(concurrency, self._run)
         self._answers = Answers(client.link, patience_seconds=lease_seconds)
         self._runs_commands: dict[str, bool] = {}
         self._guard: Guard | None = None
@@ -114,13 +121,13 @@ class Worker:
             keepers.append(asyncio.create_task(scheduler.keep()))
         try:
             await self._work()
-            while self._running or self._answering:
-                await asyncio.wait({*self._running, *self._answering})
+            await self._crew.idle()
+            await self._answers.done()
         finally:
             for keeper in keepers:
                 keeper.cancel()
-            for task in (*self._running, *self._answering):
-                task.cancel()
+            await self._crew.close()
+            self._answers.close()
             if self._guard is not None:
                 self._guard.close()
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -133,8 +140,8 @@ class Worker:
     async def _work(self) -> None:
         pause = 0.0
         while not self._stopping.is_set():
-            if len(self._running) >= self._concurrency:
-                await self._unless_stopped(self._room.wait())
+            if self._crew.room <= 0:
+                await self._unless_stopped(self._crew.one_ended())
                 continue
             try:
                 found = await self._look()
@@ -144,12 +151,10 @@ class Worker:
                 log.warning("no work to be had, trying again in %.1f s: %s", pause, error)
                 await self._unless_stopped(asyncio.sleep(pause * random.uniform(0.5, 1.0)))
                 continue
-            if len(self._running) >= self._concurrency:
-                self._room.clear()
             if self._burst and not found:
-                if not self._running:
+                if self._crew.is_idle:
                     return
-                await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+                await self._crew.one_ended()
 
     async def _look(self) -> int:
         """Start what is found; how many. Only as many as there is room for are leased."""
@@ -179,7 +184,7 @@ class Worker:
             if isinstance(result, BaseException) or not result.messages:
                 continue
             if started:
-                await self._give_back(result)
+                self._give_back(result)
             else:
                 started = await self._begin(queue, result)
         return started
@@ -188,7 +193,7 @@ class Worker:
         # A command has a lease of its own, so that cancelling it is noticed; tasks share one.
         batch = 1
         if not await self._is_for_commands(queue):
-            batch = min(self._concurrency - len(self._running), _MOST_AT_ONCE)
+            batch = min(self._crew.room, _MOST_AT_ONCE)
         return await self._link.pop(
             Pop(queue=queue, batch=batch, lease_seconds=self._lease_seconds, consumer=self.id),
             wait_seconds,
@@ -197,15 +202,13 @@ class Worker:
     async def _begin(self, queue: str, popped: Popped) -> int:
         assert popped.lease_id is not None
         commands = await self._is_for_commands(queue)
-        lease = _Lease(self._leases, popped.lease_id, len(popped.messages))
-        for message in popped.messages:
-            task = asyncio.create_task(self._run(message, lease, commands))
-            self._running.add(task)
-            task.add_done_callback(self._finished)
+        lease = SharedLease(self._leases, popped.lease_id, len(popped.messages))
+        self._crew.give([_Assignment(message, lease, commands) for message in popped.messages])
         return len(popped.messages)
 
-    async def _give_back(self, popped: Popped) -> None:
-        await self._answers.answer(Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id))
+    def _give_back(self, popped: Popped) -> None:
+        release = Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id)
+        self._answers.add(release, lambda: None)
 
     async def _is_for_commands(self, queue: str) -> bool:
         known = self._runs_commands.get(queue)
@@ -221,12 +224,6 @@ class Worker:
             known = self._runs_commands[queue] = info.options.runs_commands
         return known
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._room.set()
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a job could not be handled", exc_info=task.exception())
-
     async def _unless_stopped(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.ensure_future(coroutine)
         stopped = asyncio.ensure_future(self._stopping.wait())
@@ -239,32 +236,24 @@ class Worker:
 
     # --- one job -----------------------------------------------------------------------------
 
-    async def _run(self, message: Message, lease: _Lease, commands: bool) -> None:
+    async def _run(self, assignment: _Assignment) -> None:
+        message, lease, _ = assignment
         ack = None
         try:
-            ack = await self._attempt(message, lease, commands, lease.hold())
+            ack = await self._attempt(assignment)
         finally:
             if ack is None:
                 lease.let_go()
             self.presence.ended(message.id, succeeded=_succeeded(ack))
         if ack is not None:
-            # In a task of its own: there is room for the next job while this one is answered.
-            task = asyncio.create_task(self._answer(ack, lease))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            # There is room for the next job while this one is answered.
+            self._answers.add(ack, lease.let_go)
 
-    async def _answer(self, ack: Ack, lease: _Lease) -> None:
-        try:
-            await self._answers.answer(ack)
-        finally:
-            lease.let_go()
-
-    async def _attempt(
-        self, message: Message, lease: _Lease, commands: bool, stop: asyncio.Event
-    ) -> Ack | None:
+    async def _attempt(self, assignment: _Assignment) -> Ack | None:
         """Run it; how to answer, or None if the job is not ours any more."""
+        message, lease, commands = assignment
         try:
-            job = read_job(message.payload)
+            job = (read_job if commands else read_task_job)(message.payload)
         except InvalidRequestError as error:
             return self._ack(message, lease, AckStatus.DEAD, str(error))
         if isinstance(job, CommandJob) != commands:
@@ -276,11 +265,14 @@ class Worker:
                 job=message.transaction_id,
                 queue=message.queue,
                 attempt=message.attempts,
-                started_at=iso(self._clock.now()),
+                started_at=iso(self._clock.now() // 1000 * 1000),
                 what=job.command if isinstance(job, CommandJob) else job.task,
             )
         )
-        outcome = await self._outcome(message, job, stop)
+        if isinstance(job, TaskJob):
+            outcome = await run_task_job(job, self._tasks, threads=self._threads)
+        else:
+            outcome = await self._run_command(message, job, lease.hold())
         if lease.is_lost:
             return None
         if outcome.stopped:
@@ -288,11 +280,7 @@ class Worker:
         status = AckStatus.COMPLETED if outcome.error is None else AckStatus.FAILED
         return self._ack(message, lease, status, outcome.error, msgspec.json.encode(outcome.result))
 
-    async def _outcome(
-        self, message: Message, job: CommandJob | TaskJob, stop: asyncio.Event
-    ) -> Outcome:
-        if isinstance(job, TaskJob):
-            return await run_task_job(job, self._tasks, threads=self._threads)
+    async def _run_command(self, message: Message, job: CommandJob, stop: asyncio.Event) -> Outcome:
         if self._guard is None:
             self._guard = Guard()
         live = LiveOutput(self._link, message.id, message.attempts)
@@ -316,7 +304,7 @@ class Worker:
     def _ack(
         self,
         message: Message,
-        lease: _Lease,
+        lease: SharedLease,
         status: AckStatus,
         error: str | None,
         result: bytes | None = None,
@@ -336,33 +324,3 @@ def _succeeded(ack: Ack | None) -> bool | None:
     if ack is None or ack.status is AckStatus.RELEASE:
         return None
     return ack.status is AckStatus.COMPLETED
-
-
-class _Lease:
-    """A lease with the jobs that were leased together."""
-
-    def __init__(self, leases: Leases, lease_id: str, jobs: int) -> None:
-        self._leases = leases
-        self._left = jobs
-        self._stops: list[asyncio.Event] = []
-        self.id = lease_id
-        self.is_lost = False
-        leases.hold(lease_id, self._lost)
-
-    def hold(self) -> asyncio.Event:
-        """Set when the job has to end."""
-        stop = asyncio.Event()
-        self._stops.append(stop)
-        if self.is_lost:
-            stop.set()
-        return stop
-
-    def let_go(self) -> None:
-        self._left -= 1
-        if not self._left:
-            self._leases.let_go(self.id)
-
-    def _lost(self) -> None:
-        self.is_lost = True
-        for stop in self._stops:
-            stop.set()

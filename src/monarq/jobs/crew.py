@@ -1,0 +1,127 @@
+"""Does jobs side by side, so many at most, with no more tasks of the loop than they need.
+
+It knows nothing of what a job is; whoever gives it jobs sees to it that there is room for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Generic, TypeVar
+
+log = logging.getLogger("monarq.worker")
+
+T = TypeVar("T")
+
+#: How long one hand goes on with jobs that never wait before others have their turn.
+_TURN_SECONDS = 0.01
+
+
+class Crew(Generic[T]):
+    """`give` it jobs; each is done by one of its `size` hands, with `work`.
+
+    A hand is a task of the loop that does one job after the other. So a job that never waits costs
+    no task of its own; and when one waits, another hand goes on with the next. What a job leaves
+    in its context (`contextvars`) is not seen by the next one.
+    """
+
+    def __init__(self, size: int, work: Callable[[T], Awaitable[None]]) -> None:
+        self._size = size
+        self._work = work
+        self._jobs: deque[T] = deque()
+        self._context = contextvars.copy_context()
+        self._hands: set[asyncio.Task[None]] = set()
+        self._resting: list[asyncio.Future[None]] = []
+        self._is_called = False
+        """Whether a hand is on its way that has not come yet."""
+        self._is_closed = False
+        self._unfinished = 0
+        self._ended = asyncio.Event()
+
+    @property
+    def room(self) -> int:
+        """How many more jobs it takes."""
+        return self._size - self._unfinished
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._unfinished
+
+    def give(self, jobs: Iterable[T]) -> None:
+        before = len(self._jobs)
+        self._jobs.extend(jobs)
+        self._unfinished += len(self._jobs) - before
+        self._call_hand()
+
+    def one_ended(self) -> Coroutine[Any, Any, Any]:
+        """Wait until a job ends, counted from the call."""
+        self._ended.clear()
+        return self._ended.wait()
+
+    async def idle(self) -> None:
+        while self._unfinished:
+            await self.one_ended()
+
+    async def close(self) -> None:
+        """End what still runs."""
+        self._is_closed = True
+        for hand in self._hands:
+            hand.cancel()
+        await asyncio.gather(*self._hands, return_exceptions=True)
+
+    def _call_hand(self) -> None:
+        if self._is_called or not self._jobs:
+            return
+        if self._resting:
+            self._is_called = True
+            self._resting.pop().set_result(None)
+        elif len(self._hands) < self._size:
+            self._is_called = True
+            loop = asyncio.get_running_loop()
+            hand = loop.create_task(self._be_hand(), context=self._context.copy())
+            self._hands.add(hand)
+            hand.add_done_callback(self._gone)
+
+    def _gone(self, hand: asyncio.Task[None]) -> None:
+        self._hands.discard(hand)
+        self._call_hand()
+
+    async def _be_hand(self) -> None:
+        loop = asyncio.get_running_loop()
+        clean = contextvars.copy_context()
+        while True:
+            self._is_called = False
+            until = loop.time() + _TURN_SECONDS
+            while self._jobs:
+                job = self._jobs.popleft()
+                # Somebody has to go on with the others if this one waits.
+                self._call_hand()
+                await self._do(job)
+                if contextvars.copy_context() != clean:
+                    return
+                if loop.time() > until:
+                    await asyncio.sleep(0)
+                    until = loop.time() + _TURN_SECONDS
+            rest = loop.create_future()
+            self._resting.append(rest)
+            await rest
+
+    async def _do(self, job: T) -> None:
+        try:
+            await self._work(job)
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise
+            # The job has cancelled itself; that is no reason for its hand to go.
+            hand = asyncio.current_task()
+            while hand is not None and hand.uncancel():
+                pass
+            log.error("a job was cancelled from within, and is not answered")
+        except Exception:
+            log.exception("a job could not be handled")
+        finally:
+            self._unfinished -= 1
+            self._ended.set()
