@@ -3,6 +3,8 @@
 import asyncio
 import multiprocessing
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -315,3 +317,34 @@ async def test_time_is_the_callers_clock() -> None:
     async with await SqliteStore.open(":memory:", clock=clock, cipher=None) as store:
         await push(store, "q")
         assert [m.created_at for m in await drain(store, "q")] == [clock.now()]
+
+
+OPENER = """
+import asyncio, sys
+from monarq.model import Push, PushItem
+from monarq.store import open_store
+
+async def main():
+    for _ in range(40):
+        store = await open_store(sys.argv[1])
+        [outcome] = await store.push([Push([PushItem("q", b"1")])])
+        await store.queue_stats()
+        await store.close()
+        if isinstance(outcome, Exception):
+            raise outcome
+
+asyncio.run(main())
+"""
+
+
+def test_processes_that_open_and_close_the_file_all_the_time_do_not_lock_each_other_out(
+    tmp_path: Path,
+) -> None:
+    """The first to open a file and the last to close it have it for themselves for a moment."""
+    address = f"sqlite:///{tmp_path / 'mq.db'}"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", OPENER, address], stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert said == [""] * 4

@@ -80,11 +80,15 @@ class Calls(Store):
     def _look(self, work: Callable[[Session], T]) -> T:
         """Reads that see one state of the store."""
         db = self._connection.db
-        db.execute("begin")
-        try:
-            return work(Session(db, self._clock.now(), self._cipher, self._caches))
-        finally:
-            self._connection.rollback()
+
+        def look() -> T:
+            db.execute("begin")
+            try:
+                return work(Session(db, self._clock.now(), self._cipher, self._caches))
+            finally:
+                self._connection.rollback()
+
+        return self._connection.patiently(look)
 
 
 def each(check: Callable[[R], object]) -> Check[R]:

@@ -83,7 +83,21 @@ class Connection:
 
     def begin(self) -> None:
         # Immediate: what a transaction reads is what it decides on, so nobody may write between.
-        self.db.execute("begin immediate")
+        self.patiently(lambda: self.db.execute("begin immediate"))
+
+    def patiently(self, work: Callable[[], T]) -> T:
+        """SQLite waits for a lock, but not for another process that opens the file first or closes
+        it last, and so has it for itself for a moment: then `work` is done again."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return work()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def commit(self) -> None:
         self.db.execute("commit")
@@ -155,25 +169,17 @@ class Connection:
 
     def _check(self) -> None:
         # In a transaction: another process may be making the tables right now.
-        self.db.execute("begin")
-        try:
-            migrations.check(self.db)
-        finally:
-            self.rollback()
+        def look() -> None:
+            self.db.execute("begin")
+            try:
+                migrations.check(self.db)
+            finally:
+                self.rollback()
+
+        self.patiently(look)
 
     def _switch_to_wal(self) -> None:
-        # Whoever makes the switch needs the file for itself, and SQLite does not wait for that.
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                [mode] = self.db.execute("pragma journal_mode = wal").fetchone()
-                break
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
+        [mode] = self.patiently(lambda: self.db.execute("pragma journal_mode = wal").fetchone())
         if mode not in ("wal", "memory"):
             raise StoreUnavailableError(
                 f"the store {self.path} is not available: its file system cannot share a "
