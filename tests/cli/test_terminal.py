@@ -158,6 +158,27 @@ def test_tail_follows_what_comes_and_ends_with_ctrl_c(
             assert process.stderr.read() == ""
 
 
+def test_a_pop_that_is_interrupted_takes_nothing(cli: Invoke, environment: dict[str, str]) -> None:
+    cli.ok("queue", "create", "orders")
+    with subprocess.Popen(
+        [sys.executable, "-m", "monarq", "pop", "orders", "--wait", "10m", "--group", "g"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + SECONDS
+        while not cli.json("groups", "list") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 130
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+    cli.ok("push", "orders", "1")
+    assert len(cli.json("pop", "orders", "--group", "g")["messages"]) == 1
+
+
 def test_whoever_has_read_enough_causes_no_error(cli: Invoke, environment: dict[str, str]) -> None:
     cli.ok("push", "numbers", stdin="\n".join(str(number) * 200 for number in range(2000)))
     for command in ("export numbers", "tail numbers -n 1000", "pop numbers -n 1000"):

@@ -185,6 +185,30 @@ def test_a_job_that_hangs_is_killed_only_with_force(
     assert cli.json("worker", "list")[0]["state"] == "lost"
 
 
+def test_logs_follow_a_job_while_it_prints_and_end_with_it(
+    cli: Invoke, workers: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path
+) -> None:
+    workers()
+    release = tmp_path / "release"
+    waiting = f"until test -e {release}; do sleep 0.02; done"
+    cli.ok("enqueue", f"echo first; {waiting}; echo second", "--id", "chatty")
+    until(lambda: state(cli, "chatty") == "processing", "begun")
+    with subprocess.Popen(
+        [sys.executable, "-m", "monarq", "logs", "chatty", "--follow"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "first\n", "while it runs"
+        assert state(cli, "chatty") == "processing"
+        release.touch()
+        assert process.stdout.read() == "second\n"
+        assert process.wait(SECONDS) == 0
+    assert cli.ok("logs", "chatty", "--attempt", "1").out == "first\nsecond\n"
+
+
 def test_in_the_foreground_each_job_is_told_and_ctrl_c_lets_it_finish(
     cli: Invoke, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -125,14 +125,13 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         version()
         return
-    # Nothing that is imported becomes garbage; looking for it takes a tenth of the start.
-    gc.disable()
     named = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    if named not in _LONG_RUNNING:
+        # Little of what is imported becomes garbage; to look for it takes a tenth of the start.
+        gc.set_threshold(100_000)
     code: int | str | None = 0
     try:
-        app = make_app(named)
-        gc.enable()
-        app()
+        make_app(named)()
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
@@ -161,7 +160,8 @@ def _leave(code: int) -> NoReturn:
 
 
 def told(error: Exception) -> int | None:
-    """Tell an error of ours on stderr; the exit code, or None if it is not one of ours."""
+    """Tell an error of ours, or of what was typed, on stderr; the exit code, or None if it is
+    neither."""
     from monarq.cli.messages import complain
     from monarq.errors import MonarqError, SettingsError
 
@@ -176,5 +176,9 @@ def told(error: Exception) -> int | None:
             complain(f"  {note}")
         if error.code in _HINTS:
             complain(f"  {_HINTS[error.code]}")
+        return 1
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        # Python keeps bytes of arguments and of stdin that are no text as halves of pairs.
+        complain("names, commands and payloads must be UTF-8 text; what was given is not")
         return 1
     return None
