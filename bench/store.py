@@ -38,6 +38,8 @@ class Scale(Struct, frozen=True):
     many_partitions: int
     many_items: int
     backlog: int
+    batches: tuple[int, ...] = BATCHES
+    partitions: tuple[int, ...] = PARTITIONS
 
 
 class Bar(Struct, frozen=True):
@@ -206,8 +208,8 @@ def _verdict(bar: Bar) -> str:
 
 
 async def measure_flows(place: Place, scale: Scale, report: Report) -> None:
-    for partitions in PARTITIONS:
-        for batch in BATCHES:
+    for partitions in scale.partitions:
+        for batch in scale.batches:
             progress(f"{place.name}: {partitions} partition(s), batch {batch}")
             calls = max(4, min(scale.calls, scale.messages // batch))
             await place.settle()
@@ -314,6 +316,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, help="messages of a measurement, at most")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated")
     parser.add_argument("--seconds", type=float, help="repeat each for this long instead")
+    for name, kind in (("--batch", "batches"), ("--partitions", "numbers of partitions")):
+        parser.add_argument(
+            name, type=int, action="append", help=f"only these {kind} of the flow part"
+        )
     parser.add_argument("--backlog", type=int, help="messages kept before the bars are measured")
     parser.add_argument("--json", type=Path, help="where to write the record of the run")
     return parser.parse_args(arguments)
@@ -329,6 +335,8 @@ def chosen_scale(options: argparse.Namespace) -> Scale:
         many_partitions=scale.many_partitions,
         many_items=scale.many_items,
         backlog=scale.backlog if options.backlog is None else options.backlog,
+        batches=tuple(options.batch or BATCHES),
+        partitions=tuple(options.partitions or PARTITIONS),
     )
 
 
