@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -202,6 +203,27 @@ def test_a_place_that_cannot_be_is_told_at_once(cli: Invoke) -> None:
     assert "not both" in cli.refused("list", "--url", "http://x", "--store", "memory:")
     assert "--url must be like" in cli.refused("list", "--url", "localhost:6632")
     assert "no kind of store" in cli.refused("list", "--store", "mysql://x")
+
+
+def test_a_store_with_a_mistyped_name_is_not_made_by_looking(cli: Invoke, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/no/such.db"
+    for command in (
+        "list",
+        "status",
+        "show x",
+        "queue list",
+        "tail q",
+        "export",
+        "worker list",
+        "top --once",
+        "groups list",
+        "dlq list",
+    ):
+        assert "there is no store" in cli.refused(*command.split(), "--store", store)
+        assert "there is no store" in cli.refused(*command.split(), MONARQ_STORE=store)
+    assert cli("doctor", "--store", store).code == 1
+    assert not (tmp_path / "no").exists()
+    assert cli.json("list") == [], "one's own is empty, and no mistake"
 
 
 def test_what_is_typed_wins_over_a_variable(cli: Invoke, server: ServerProcess) -> None:

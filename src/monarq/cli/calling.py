@@ -13,11 +13,12 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from monarq.errors import InvalidRequestError
+from monarq.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from monarq.cli.looking import Looker
@@ -119,9 +120,12 @@ class Caller:
         return load(check=False).settings
 
     @contextmanager
-    def client(self) -> Iterator[Client]:
+    def client(self, *, only_looks: bool = False) -> Iterator[Client]:
+        """With `only_looks`, a store that was named must be there: it is not made by looking."""
         from monarq.client.client import Client
 
+        if only_looks:
+            self.check_store_is_there()
         self._check_reachable()
         with Client(self.address, **self.options) as client:
             yield client
@@ -135,6 +139,7 @@ class Caller:
             return
         from monarq.cli.looking import look_into
 
+        self.check_store_is_there()
         with look_into(self.store_address, **self._store_options) as look:
             yield look
 
@@ -152,6 +157,18 @@ class Caller:
                 return await question(client)
 
         return asyncio.run(run())
+
+    def check_store_is_there(self) -> None:
+        """Refuse a SQLite file that was named and does not exist: more likely a slip of the pen
+        than a wish. The user's own file needs no naming, and is empty until something is in it."""
+        named = None if self.urls else self._store or self._settings.store
+        if named and named.startswith("sqlite:///"):
+            path = Path(named.removeprefix("sqlite:///"))
+            if not path.exists():
+                raise NotFoundError(
+                    f"there is no store {path}; correct --store or MONARQ_STORE "
+                    "(the first push or job makes one)"
+                )
 
     def _check_reachable(self) -> None:
         """Say at once that nobody is there: a client would first try again for a while."""

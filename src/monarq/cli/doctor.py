@@ -70,6 +70,7 @@ def _on_this_machine(caller: Caller) -> list[Finding]:
 
 def _of_broker(caller: Caller) -> list[Finding]:
     try:
+        caller.check_store_is_there()
         return caller.ask(lambda client: _asked(client, caller))
     except SettingsError:
         return []  # told already

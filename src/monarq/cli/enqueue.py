@@ -100,7 +100,13 @@ def _request(text: str, flags: dict[str, Any]) -> JobRequest:
     try:
         return msgspec.convert(merged, JobRequest)
     except msgspec.ValidationError as error:
-        raise InvalidRequestError(f"not a job: {error}") from None
+        raise InvalidRequestError(f"not a job: {_plain(error)}") from None
+
+
+def _plain(error: Exception) -> str:
+    """What msgspec says, with the name of the field first."""
+    wrong, _, place = str(error).replace("`", "").partition(" - at $.")
+    return f"{place} must be {wrong.removeprefix('Expected ')}" if place else wrong
 
 
 def _environment(pairs: list[str]) -> dict[str, str]:

@@ -189,7 +189,7 @@ def status(caller: Caller) -> None:
     from monarq.jobs.processes import list_workers
 
     now = SystemClock().now()
-    with caller.client() as client:
+    with caller.client(only_looks=True) as client:
         by_queue = {name: job_counts(client, name) for name in work_queues(client)}
         workers = [known for known in list_workers(client, now) if known.is_there]
     counts = {str(state): sum(each[state] for each in by_queue.values()) for state in JobState}

@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done |
 | 1 | refused or failed; stderr says why |
-| 2 | wrong usage or settings |
+| 2 | no such command or option, or wrong settings |
 | 130 | interrupted |
 """
 

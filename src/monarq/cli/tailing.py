@@ -64,6 +64,7 @@ def tail(
             async for message in _follow(client, queue, partition, positions):
                 _print(message, caller.as_json)
 
+    caller.check_store_is_there()
     caller.ask(ask)
 
 

@@ -51,7 +51,7 @@ def top(
     """Watch queues, rates, lag and workers. Ctrl-C ends it."""
     if not once and (caller.as_json or not sys.stdout.isatty()):
         raise InvalidRequestError("there is no terminal to draw on: say --once")
-    with caller.client() as client:
+    with caller.client(only_looks=True) as client:
         before = look(client)
         if once:
             time.sleep(interval)

@@ -93,7 +93,7 @@ def export(
 
     Nothing is consumed. Lines go to stdout, with or without --json.
     """
-    with caller.client() as client, _output(file) as output:
+    with caller.client(only_looks=True) as client, _output(file) as output:
         chosen = (
             [find_queue(client, name) for name in queues] if queues else list(all_queues(client))
         )

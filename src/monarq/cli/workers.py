@@ -260,7 +260,7 @@ def _known(caller: Caller) -> list[KnownWorker]:
     from monarq.clock import SystemClock
     from monarq.jobs.processes import list_workers as list_known
 
-    with caller.client() as client:
+    with caller.client(only_looks=True) as client:
         return list_known(client, SystemClock().now())
 
 
