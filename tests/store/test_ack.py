@@ -7,7 +7,7 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import MonarqError
-from monarq.model import Ack, AckStatus, Message
+from monarq.model import Ack, AckStatus, Message, Transaction
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, code_of, pop, push, push_many, seqs
 from tests.store.scenarios import (
@@ -369,3 +369,23 @@ async def test_items_answered_differently_in_one_call_each_have_their_own_effect
         [attempt] = await store.item_attempts(row.id)
         assert attempt.result == b"%d" % row.seq
     assert [row.attempts for row in rows] == [1, 1, 0, 1, 1, 0]
+
+
+async def test_an_ack_of_what_is_not_there_fails_alone_among_many(store: Store) -> None:
+    await push_many(store, "q", 3)
+    popped = await pop(store, "q", batch=3)
+    ids = [message.transaction_id for message in popped.messages]
+    acks = [
+        Ack(transaction_id=name, partition_id=popped.messages[0].partition_id,
+            lease_id=popped.lease_id)
+        for name in (ids[0], "no such message", ids[1])
+    ]  # fmt: skip
+    outcomes = await store.ack(acks)
+    assert [code_of(outcome) for outcome in outcomes] == [None, "not_found", None]
+    [done] = await store.transaction([Transaction([acks[1]])])
+    assert code_of(done) == "transaction_failed"
+    mixed = Transaction([Ack(transaction_id=ids[2], partition_id=acks[0].partition_id,
+                             lease_id=popped.lease_id), acks[1]])  # fmt: skip
+    [failed] = await store.transaction([mixed])
+    assert code_of(failed) == "transaction_failed"
+    assert (await stats(store, "q")).completed == 2

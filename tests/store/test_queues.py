@@ -59,7 +59,10 @@ OTHER_VALUES: dict[str, Any] = {
 
 
 def test_every_option_has_another_value_here() -> None:
-    fields = msgspec.structs.fields(QueueOptions)
+    # What is chosen when a work queue is made has tests of its own: test_commands.py.
+    fields = [
+        field for field in msgspec.structs.fields(QueueOptions) if field.name != "runs_commands"
+    ]
     assert set(OTHER_VALUES) == {field.name for field in fields}
     assert all(OTHER_VALUES[field.name] != field.default for field in fields)
 

@@ -189,7 +189,9 @@ begin
     into v_asked
     from (
         select a.entry, max(a.status) as status,
-            sum(coalesce(a.upto, a.seq) - a.seq + 1) as answers,
+            -- None if one names a message that is not there: it is then judged by itself.
+            case when bool_and(a.seq is not null)
+                then sum(coalesce(a.upto, a.seq) - a.seq + 1) end as answers,
             case when count(*) > 1 then count(distinct a.seq)
                 else sum(coalesce(a.upto, a.seq) - a.seq + 1) end as messages,
             min(a.seq) as first_seq, max(coalesce(a.upto, a.seq)) as last_seq,
