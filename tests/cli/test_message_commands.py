@@ -200,3 +200,19 @@ def test_an_ack_without_a_live_lease_changes_nothing(anywhere: Invoke) -> None:
     assert said.code == 1
     assert "lease" in said.err
     assert anywhere.json("queue", "show", "orders")["pending"] == 1
+
+
+@pytest.mark.parametrize("when", ["+99999999999999d", "-9999999999d", "9999-12-31T23:59:59-12:00"])
+def test_a_time_beyond_the_calendar_is_refused(cli: Invoke, when: str) -> None:
+    """As is any other that is none."""
+    said = "must be within the years 1 to 9999"
+    assert said in cli.refused("push", "orders", "1", "--run-at", when)
+    assert said in cli.refused("enqueue", "true", "--run-at", when)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("push", "orders"), ("push", "orders", "--text"), ("enqueue",)]
+)
+def test_bytes_that_are_no_text_are_refused(cli: Invoke, arguments: tuple[str, ...]) -> None:
+    """A terminal's bytes that are not UTF-8 reach us as halves of surrogate pairs."""
+    assert "must be UTF-8 text" in cli.refused(*arguments, "caf\udce9")

@@ -31,16 +31,17 @@ def parse_moment(text: str, field: str, now: datetime | None = None) -> datetime
     now = now or datetime.now(UTC)
     if text == "now":
         return now
-    if text[:1] in "+-" and text[1:2].isdigit():
-        seconds = parse_duration(text[1:], field)
-        return now + timedelta(seconds=seconds if text[0] == "+" else -seconds)
     try:
-        moment = datetime.fromisoformat(text)
+        if text[:1] in "+-" and text[1:2].isdigit():
+            seconds = parse_duration(text[1:], field)
+            return now + timedelta(seconds=seconds if text[0] == "+" else -seconds)
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except OverflowError:
+        raise InvalidRequestError(f"{field} must be within the years 1 to 9999") from None
     except ValueError:
         raise InvalidRequestError(
             f"{field} must be +5m, -1h, now, or a time such as 2026-01-31T12:00:00Z, not {text!r}"
         ) from None
-    return moment.astimezone(UTC)
 
 
 def moment(micros: int | None) -> str | None:
