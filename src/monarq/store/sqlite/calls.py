@@ -38,7 +38,11 @@ class Calls(Store):
         await self._connection.close()
 
     async def ping(self) -> None:
-        await self._read(lambda session: session.db.execute("select 1 from queues limit 1"))
+        # Read to its end: a statement that is not keeps its view of the file, and with that the
+        # next one from writing once somebody else has written.
+        await self._read(
+            lambda session: session.db.execute("select 1 from queues limit 1").fetchall()
+        )
 
     async def changed(self) -> bool:
         return await self._connection.run(self._connection.changed)
