@@ -348,17 +348,3 @@ def test_processes_that_open_and_close_the_file_all_the_time_do_not_lock_each_ot
     ]
     said = [process.communicate(timeout=120)[1] for process in processes]
     assert said == [""] * 4
-
-
-async def test_asking_whether_it_serves_does_not_keep_the_store_from_writing(
-    tmp_path: Path,
-) -> None:
-    path = str(tmp_path / "mq.db")
-    one = await SqliteStore.open(path, clock=SystemClock(), cipher=None)
-    two = await SqliteStore.open(path, clock=SystemClock(), cipher=None)
-    async with one, two:
-        await push(one, "q")
-        await one.ping()
-        await push(two, "q")
-        await asyncio.wait_for(push(one, "q"), 5)
-        assert (await stats(two, "q")).pushed == 3
