@@ -1,6 +1,7 @@
 """Jobs side by side on few tasks of the loop."""
 
 import asyncio
+import contextlib
 import contextvars
 
 import pytest
@@ -134,3 +135,18 @@ async def test_closing_ends_what_runs() -> None:
     await asyncio.sleep(0)
     await crew.close()
     assert ended.is_set()
+
+
+async def test_closing_ends_also_with_a_job_that_swallows_its_cancellation() -> None:
+    begun = asyncio.Event()
+
+    async def work(_: int) -> None:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    crew = Crew(1, work)
+    crew.give([1])
+    await begun.wait()
+    async with asyncio.timeout(10):
+        await crew.close()

@@ -100,7 +100,7 @@ class Crew(Generic[T]):
                 # Somebody has to go on with the others if this one waits.
                 self._call_hand()
                 await self._do(job)
-                if contextvars.copy_context() != clean:
+                if self._is_closed or contextvars.copy_context() != clean:
                     return
                 if loop.time() > until:
                     await asyncio.sleep(0)
