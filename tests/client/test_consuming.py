@@ -207,3 +207,36 @@ async def test_a_loop_over_a_queue_acks_what_it_went_past(mq: AsyncClient) -> No
     assert seen == [0, 1, 2, 3]
     assert (await queue.stats()).completed == 3
     assert [message.payload for message in await queue.pop(5, wait=5)] == [3, 4]
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (ValueError("y" * 200_000), "ValueError: yyy"),
+        (ValueError("half \udcff, nul \0"), "ValueError: half ?, nul \ufffd"),
+        (UnspeakableError(), "UnspeakableError"),
+        (StopIteration(), "RuntimeError: StopIteration was raised"),
+    ],
+    ids=["long", "no text", "unspeakable", "stop iteration"],
+)
+async def test_whatever_a_handler_raises_fails_its_message_alone(
+    mq: AsyncClient, raised: Exception, said: str
+) -> None:
+    queue = mq.queue("q")
+    await queue.configure(retry_limit=0)
+    await queue.push_many(["bad", "good"])
+
+    def handle(message: Received[str]) -> None:
+        if message.payload == "bad":
+            raise raised
+
+    async with queue.consumer(handle) as consumer:
+        await until(lambda: consumer.handled == 1)
+    [letter] = (await queue.dead_letters()).rows
+    assert letter.error is not None
+    assert letter.error.startswith(said)

@@ -243,3 +243,18 @@ async def test_a_paused_queue_gives_nothing(mq: AsyncClient) -> None:
 async def test_a_time_without_a_zone_is_refused(mq: AsyncClient) -> None:
     with pytest.raises(InvalidRequestError, match="time zone"):
         await mq.queue("q").seek(time=datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b?c#d%"])
+async def test_names_that_look_like_steps_of_a_path_are_names(mq: AsyncClient, name: str) -> None:
+    """And deleting a group there leaves it alone elsewhere."""
+    await mq.queue(name).partition(name).push(1)
+    await mq.queue(name).partition("other").push(2)
+    [message] = await mq.queue(name).partition(name).pop(10, group="g")
+    assert message.payload == 1
+    await message.ack()
+    assert (await mq.queue(name).stats()).queue == name
+    await mq.queue("elsewhere").push(1)
+    await mq.queue("elsewhere").pop(group="g", auto_ack=True)
+    await mq.admin.delete_group("g", queue=name)
+    assert [row.queue for row in (await mq.queue("elsewhere").groups()).rows] == ["elsewhere"]

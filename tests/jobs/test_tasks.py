@@ -76,6 +76,44 @@ async def test_a_failed_task_raises_where_its_result_is_wanted(mq: AsyncClient) 
         await job.result()
 
 
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (ValueError("y" * 200_000), "ValueError: yyy"),
+        (ValueError("half \udcff, nul \0"), r"ValueError: half \?, nul \ufffd"),
+        (StopIteration(), "RuntimeError: StopIteration was raised"),
+    ],
+    ids=["long", "no text", "stop iteration"],
+)
+async def test_whatever_a_task_raises_is_its_failure(
+    mq: AsyncClient, raised: Exception, said: str
+) -> None:
+    @mq.task(retries=0)
+    def fail() -> None:
+        raise raised
+
+    job = await fail.enqueue()
+    await run_all(mq)
+    with pytest.raises(JobFailedError, match=f"dead: {said}"):
+        await job.result()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [("x" * (17 << 20), "bytes, more than"), ("\udcff", "surrogates")]
+)
+async def test_a_result_that_cannot_be_kept_is_a_failure(
+    mq: AsyncClient, value: str, said: str
+) -> None:
+    @mq.task(retries=0)
+    def give() -> str:
+        return value
+
+    job = await give.enqueue()
+    await run_all(mq)
+    with pytest.raises(JobFailedError, match=f"dead: the result cannot be kept: .*{said}"):
+        await job.result()
+
+
 async def test_a_task_can_still_be_called(mq: AsyncClient) -> None:
     @mq.task
     def double(a: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from monarq.client.handlers import error_text, in_thread
 from monarq.client.received import Batch, Received
 from monarq.errors import (
     DrainingError,
@@ -184,8 +185,7 @@ class Consumer(Generic[T]):
         if self._is_async:
             await self._handler(what)
             return
-        loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(self._threads, self._handler, what)
+        result = await in_thread(self._threads, lambda: self._handler(what))
         if inspect.isawaitable(result):
             await result
 
@@ -198,7 +198,7 @@ class Consumer(Generic[T]):
 
     def _note(self, error: Exception, what: Received[T] | Batch[T]) -> None:
         self.failed += 1 if isinstance(what, Received) else len(what)
-        log.warning("the handler failed on %r: %s: %s", what, type(error).__name__, error)
+        log.warning("the handler failed on %r: %s", what, error_text(error))
         if self._on_error is not None:
             self._on_error(error)
 

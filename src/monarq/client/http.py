@@ -14,12 +14,11 @@ import random
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from monarq.client.http_admin import HttpAdmin
+from monarq.client.http_admin import HttpAdmin, quoted
 from monarq.client.http_errors import error_of, from_code
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
@@ -108,9 +107,9 @@ class HttpLink(Link):
     async def pop(self, pop: Pop, wait_seconds: float) -> Popped:
         path = "/api/v1/pop"
         if pop.queue is not None:
-            path += f"/queue/{quote(pop.queue, safe='')}"
+            path += f"/queue/{quoted(pop.queue)}"
             if pop.partition is not None:
-                path += f"/partition/{quote(pop.partition, safe='')}"
+                path += f"/partition/{quoted(pop.partition)}"
         query: dict[str, Any] = {
             "batch": pop.batch,
             "partitions": pop.partitions,
@@ -140,7 +139,7 @@ class HttpLink(Link):
         return [_acked(ack, answer, repeated) for ack, answer in zip(acks, answers, strict=True)]
 
     async def renew(self, renew: Renew) -> Renewed:
-        path = f"/api/v1/lease/{quote(renew.lease_id, safe='')}/extend"
+        path = f"/api/v1/lease/{quoted(renew.lease_id)}/extend"
         answer = await self.call("POST", path, ExtendAnswer, body={"seconds": renew.seconds})
         return Renewed(renew.lease_id, micros(answer.expires_at))
 

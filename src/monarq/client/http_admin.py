@@ -100,7 +100,7 @@ class HttpAdmin:
         return queue_of(await self._queue_row(name))
 
     async def _queue_row(self, name: str) -> QueueRow:
-        row: QueueRow = await self._call("GET", f"{_QUEUES}/{_quoted(name)}", QueueRow)
+        row: QueueRow = await self._call("GET", f"{_QUEUES}/{quoted(name)}", QueueRow)
         return row
 
     async def list_queues(
@@ -116,16 +116,16 @@ class HttpAdmin:
         return Page([queue_of(row) for row in answer.queues], answer.next)
 
     async def delete_queue(self, name: str) -> bool:
-        answer = await self._call("DELETE", f"{_QUEUES}/{_quoted(name)}", QueueDeleted)
+        answer = await self._call("DELETE", f"{_QUEUES}/{quoted(name)}", QueueDeleted)
         return bool(answer.deleted)
 
     async def clear_queue(self, name: str) -> int:
-        answer = await self._call("POST", f"{_QUEUES}/{_quoted(name)}/clear", QueueCleared)
+        answer = await self._call("POST", f"{_QUEUES}/{quoted(name)}/clear", QueueCleared)
         return int(answer.cleared)
 
     async def set_paused(self, name: str, paused: bool) -> Queue:
         verb = "pause" if paused else "resume"
-        await self._call("POST", f"{_QUEUES}/{_quoted(name)}/{verb}", QueuePaused)
+        await self._call("POST", f"{_QUEUES}/{quoted(name)}/{verb}", QueuePaused)
         return await self.get_queue(name)
 
     async def queue_stats(
@@ -152,7 +152,7 @@ class HttpAdmin:
             answer = await self._call("GET", _GROUPS, GroupsAnswer, query=query)
             return Page([group_of(row) for row in answer.consumer_groups], answer.next)
         try:
-            found = await self._call("GET", f"{_GROUPS}/{_quoted(group)}", GroupAnswer, query=query)
+            found = await self._call("GET", f"{_GROUPS}/{quoted(group)}", GroupAnswer, query=query)
         except NotFoundError:
             return Page([])
         return Page([group_of(row) for row in found.queues], None if queue else found.next)
@@ -161,7 +161,7 @@ class HttpAdmin:
         self, queue: str, group: str, *, limit: int = 100, after: str | None = None
     ) -> Page[Cursor]:
         query = {"queue": queue, "limit": limit, "after": after}
-        answer = await self._call("GET", f"{_GROUPS}/{_quoted(group)}", GroupAnswer, query=query)
+        answer = await self._call("GET", f"{_GROUPS}/{quoted(group)}", GroupAnswer, query=query)
         return Page(
             [_cursor_of(row, queue, group) for each in answer.queues for row in each.partitions],
             next((each.partitions_next for each in answer.queues), None),
@@ -183,15 +183,15 @@ class HttpAdmin:
             "namespace": namespace,
             "task": task,
         }
-        path = f"{_GROUPS}/{_quoted(group)}/subscription"
+        path = f"{_GROUPS}/{quoted(group)}/subscription"
         answer = await self._call("POST", path, Subscribed, body=body)
         said = answer.subscription_timestamp
         return 0 if said is None else parse_time(said, "subscriptionTimestamp")
 
     async def seek(self, request: Seek) -> int:
-        path = f"{_GROUPS}/{_quoted(request.group)}/queues/{_quoted(request.queue)}"
+        path = f"{_GROUPS}/{quoted(request.group)}/queues/{quoted(request.queue)}"
         if request.partition is not None:
-            path += f"/partitions/{_quoted(request.partition)}"
+            path += f"/partitions/{quoted(request.partition)}"
         body = {"to": request.to, "timestamp": iso_or_none(request.time), "seq": request.seq}
         answer = await self._call("POST", f"{path}/seek", Sought, body=body)
         return int(answer.lag)
@@ -199,9 +199,9 @@ class HttpAdmin:
     async def delete_group(
         self, group: str, *, queue: str | None = None, forget_start: bool = True
     ) -> int:
-        path = f"{_GROUPS}/{_quoted(group)}"
+        path = f"{_GROUPS}/{quoted(group)}"
         if queue is not None:
-            path += f"/queues/{_quoted(queue)}"
+            path += f"/queues/{quoted(queue)}"
         query = {"deleteMetadata": "true" if forget_start else "false"}
         answer = await self._call("DELETE", path, GroupDeleted, query=query)
         return int(answer.queues)
@@ -255,11 +255,11 @@ class HttpAdmin:
         return Page([stored_message_of(row) for row in answer.messages], answer.next)
 
     async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
-        path = f"/api/v1/messages/{partition_id}/{_quoted(transaction_id)}"
+        path = f"/api/v1/messages/{partition_id}/{quoted(transaction_id)}"
         return stored_message_of(await self._call("GET", path, MessageDetail))
 
     async def delete_message(self, partition_id: int, transaction_id: str) -> None:
-        path = f"/api/v1/messages/{partition_id}/{_quoted(transaction_id)}"
+        path = f"/api/v1/messages/{partition_id}/{quoted(transaction_id)}"
         await self._call("DELETE", path, MessageDeleted)
 
     async def list_items(
@@ -283,7 +283,7 @@ class HttpAdmin:
         return item_of(await self._item(item_id))
 
     async def _item(self, item_id: str) -> ItemDetail:
-        item: ItemDetail = await self._call("GET", f"{_ITEMS}/{_quoted(item_id)}", ItemDetail)
+        item: ItemDetail = await self._call("GET", f"{_ITEMS}/{quoted(item_id)}", ItemDetail)
         return item
 
     async def find_item(self, queue: str, transaction_id: str) -> Item:
@@ -297,15 +297,15 @@ class HttpAdmin:
         return attempts_of(await self._item(item_id))
 
     async def cancel_item(self, item_id: str) -> Item:
-        path = f"{_ITEMS}/{_quoted(item_id)}/cancel"
+        path = f"{_ITEMS}/{quoted(item_id)}/cancel"
         return item_of(await self._call("POST", path, ItemDetail))
 
     async def retry_item(self, item_id: str) -> Item:
-        path = f"{_ITEMS}/{_quoted(item_id)}/retry"
+        path = f"{_ITEMS}/{quoted(item_id)}/retry"
         return item_of(await self._call("POST", path, ItemDetail))
 
     async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
-        path = f"{_ITEMS}/{_quoted(item_id)}/output"
+        path = f"{_ITEMS}/{quoted(item_id)}/output"
         body = {"attempt": attempt, "data": base64.b64encode(data).decode()}
         answer = await self._call("POST", path, OutputAppended, body=body)
         return int(answer.size)
@@ -313,7 +313,7 @@ class HttpAdmin:
     async def read_output(
         self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
     ) -> OutputPart:
-        path = f"{_ITEMS}/{_quoted(item_id)}/output"
+        path = f"{_ITEMS}/{quoted(item_id)}/output"
         query = {"attempt": attempt, "start": start, "maxBytes": max_bytes}
         answer = await self._call("GET", path, OutputAnswer, query=query)
         return OutputPart(data=base64.b64decode(answer.data), next=answer.next)
@@ -341,9 +341,9 @@ class HttpAdmin:
         after: str | None = None,
     ) -> Page[Trace]:
         if name is not None:
-            path = f"/api/v1/traces/by-name/{_quoted(name)}"
+            path = f"/api/v1/traces/by-name/{quoted(name)}"
         else:
-            path = f"/api/v1/traces/{partition_id}/{_quoted(transaction_id or '')}"
+            path = f"/api/v1/traces/{partition_id}/{quoted(transaction_id or '')}"
         query = {"limit": limit, "after": after}
         answer = await self._call("GET", path, TracesAnswer, query=query)
         return Page([trace_of(row) for row in answer.traces], answer.next)
@@ -361,7 +361,7 @@ class HttpAdmin:
         self, kind: str, *, limit: int = 100, after: str | None = None
     ) -> Page[Record]:
         query = {"limit": limit, "after": after}
-        path = f"{_RECORDS}/{_quoted(kind)}"
+        path = f"{_RECORDS}/{quoted(kind)}"
         answer = await self._call("GET", path, RecordsAnswer, query=query)
         return Page([record_of(row) for row in answer.records], answer.next)
 
@@ -370,12 +370,13 @@ class HttpAdmin:
         return bool(answer.deleted)
 
 
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
+def quoted(name: str) -> str:
+    """A name as one step of a path. `.` and `..` would mean a step nowhere and one up."""
+    return "%2E" * len(name) if name in (".", "..") else quote(name, safe="")
 
 
 def _record(kind: str, key: str) -> str:
-    return f"{_RECORDS}/{_quoted(kind)}/{_quoted(key)}"
+    return f"{_RECORDS}/{quoted(kind)}/{quoted(key)}"
 
 
 def _filter(which: DeadLetterFilter) -> dict[str, Any]:

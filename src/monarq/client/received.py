@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
+from monarq.client.handlers import error_text
 from monarq.client.link import Link
 from monarq.client.payloads import PayloadType
 from monarq.client.times import Moment, to_micros
@@ -115,7 +116,8 @@ class Received(Generic[T]):
         """Deliver it again after the queue's delay or backoff, or bury it if its attempts are
         used up."""
         status = AckStatus.FAILED
-        await self._answer(self.to_ack(status, error=_text(error), retry_at=to_micros(retry_at)))
+        said = error_text(error) or None
+        await self._answer(self.to_ack(status, error=said, retry_at=to_micros(retry_at)))
 
     async def retry(self, *, at: Moment | None = None) -> None:
         """As `fail`; an item goes to the tail instead, or waits until `at`."""
@@ -127,7 +129,7 @@ class Received(Generic[T]):
 
     async def bury(self, error: str | BaseException = "") -> None:
         """To the dead letters, now."""
-        await self._answer(self.to_ack(AckStatus.DEAD, error=_text(error)))
+        await self._answer(self.to_ack(AckStatus.DEAD, error=error_text(error) or None))
 
     async def renew(self, seconds: float) -> datetime:
         """Have the lease (of all that came with this message) last that long from now."""
@@ -220,7 +222,7 @@ class Batch(Sequence[Received[T]]):
         await self._answer(AckStatus.COMPLETED)
 
     async def fail(self, error: str | BaseException = "") -> None:
-        await self._answer(AckStatus.FAILED, _text(error))
+        await self._answer(AckStatus.FAILED, error_text(error) or None)
 
     async def release(self) -> None:
         await self._answer(AckStatus.RELEASE)
@@ -247,10 +249,3 @@ class Batch(Sequence[Received[T]]):
                 message.answered = True
         if failure is not None:
             raise failure
-
-
-def _text(error: str | BaseException) -> str | None:
-    if isinstance(error, BaseException):
-        said = str(error)
-        return f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return error or None

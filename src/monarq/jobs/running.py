@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import time
 import traceback
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from monarq.client.handlers import as_text, error_text, in_thread
 from monarq.job import AttemptResult, CommandJob, TaskJob
 from monarq.jobs.commands import Command, OnOutput, Stream, run_command
 from monarq.jobs.guard import Guard
@@ -116,8 +116,7 @@ async def run_task_job(
 async def _call(function: Callable[..., Any], job: TaskJob, threads: Executor | None) -> Any:
     if _is_async(function):
         return await function(*job.args, **job.kwargs)
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(threads, lambda: function(*job.args, **job.kwargs))
+    return await in_thread(threads, lambda: function(*job.args, **job.kwargs))
 
 
 @lru_cache(maxsize=1024)
@@ -127,11 +126,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _failed(error: BaseException, seconds: float) -> Outcome:
     lines = traceback.format_exception(error, limit=-_TRACEBACK_FRAMES)
-    said = ""
-    with contextlib.suppress(Exception):
-        said = str(error)
-    name = type(error).__name__
     return Outcome(
-        result=AttemptResult(seconds=round(seconds, 6), traceback="".join(lines)),
-        error=f"{name}: {said}" if said else name,
+        result=AttemptResult(seconds=round(seconds, 6), traceback=as_text("".join(lines))),
+        error=error_text(error),
     )

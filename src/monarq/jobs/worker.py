@@ -30,6 +30,7 @@ from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.presence import Presence, RunningJob, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
 from monarq.model import Ack, AckStatus, Message, Pop, Popped, QueueKind
+from monarq.store.validation import MAX_PAYLOAD_BYTES
 from monarq.times import iso
 
 log = logging.getLogger("monarq.worker")
@@ -277,8 +278,9 @@ class Worker:
             return None
         if outcome.stopped:
             return self._ack(message, lease, AckStatus.RELEASE, None)
-        status = AckStatus.COMPLETED if outcome.error is None else AckStatus.FAILED
-        return self._ack(message, lease, status, outcome.error, msgspec.json.encode(outcome.result))
+        failure, result = _to_keep(outcome)
+        status = AckStatus.COMPLETED if failure is None else AckStatus.FAILED
+        return self._ack(message, lease, status, failure, result)
 
     async def _run_command(self, message: Message, job: CommandJob, stop: asyncio.Event) -> Outcome:
         if self._guard is None:
@@ -317,6 +319,20 @@ class Worker:
             error=error,
             result=result,
         )
+
+
+def _to_keep(outcome: Outcome) -> tuple[str | None, bytes]:
+    """Its error and result. A result that cannot be kept is a failure."""
+    try:
+        result = msgspec.json.encode(outcome.result)
+        if len(result) <= MAX_PAYLOAD_BYTES:
+            return outcome.error, result
+        problem = f"it has {len(result)} bytes, more than {MAX_PAYLOAD_BYTES}"
+    except UnicodeEncodeError as unwritable:
+        problem = str(unwritable)
+    bare = msgspec.structs.replace(outcome.result, value=None, traceback=None)
+    said = outcome.error or f"the result cannot be kept: {problem}"
+    return said, msgspec.json.encode(bare)
 
 
 def _succeeded(ack: Ack | None) -> bool | None:
