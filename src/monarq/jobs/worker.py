@@ -29,8 +29,7 @@ from monarq.jobs.leases import Leases, SharedLease
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.presence import Presence, RunningJob, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
-from monarq.model import Ack, AckStatus, Message, Pop, Popped, QueueKind
-from monarq.store.validation import MAX_PAYLOAD_BYTES
+from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind
 from monarq.times import iso
 
 log = logging.getLogger("monarq.worker")
