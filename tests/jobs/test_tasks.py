@@ -82,11 +82,12 @@ async def test_a_failed_task_raises_where_its_result_is_wanted(mq: AsyncClient) 
         (ValueError("y" * 200_000), "ValueError: yyy"),
         (ValueError("half \udcff, nul \0"), r"ValueError: half \?, nul \ufffd"),
         (StopIteration(), "RuntimeError: StopIteration was raised"),
+        (SystemExit(3), "SystemExit: 3"),
     ],
-    ids=["long", "no text", "stop iteration"],
+    ids=["long", "no text", "stop iteration", "exit"],
 )
 async def test_whatever_a_task_raises_is_its_failure(
-    mq: AsyncClient, raised: Exception, said: str
+    mq: AsyncClient, raised: BaseException, said: str
 ) -> None:
     @mq.task(retries=0)
     def fail() -> None:

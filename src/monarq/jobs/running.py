@@ -106,7 +106,7 @@ async def run_task_job(
             result=AttemptResult(seconds=round(seconds, 6), timed_out=True),
             error=f"timed out after {timeout:g} s",
         )
-    except Exception as error:  # noqa: BLE001 - whatever a task raises is its failure
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a task raises is its failure
         return _failed(error, time.perf_counter() - started)
     return Outcome(
         result=AttemptResult(seconds=round(time.perf_counter() - started, 6), value=encoded)
