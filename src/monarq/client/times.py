@@ -35,7 +35,10 @@ def to_seconds(duration: Duration | None) -> float | None:
 def to_start(start: StartFrom | Moment | str) -> StartFrom | int:
     """Where a group begins."""
     if isinstance(start, str):
-        return StartFrom(start)
+        try:
+            return StartFrom(start)
+        except ValueError:
+            raise InvalidRequestError(f"start must be all, new or a time, not {start!r}") from None
     micros = to_micros(start)
     assert micros is not None
     return micros

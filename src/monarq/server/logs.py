@@ -38,6 +38,8 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     level = _LEVELS[settings.log_level]
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger("monarq").setLevel(level)
+    # Its pool tells of every connection that is lost with a stack trace; the broker tells once.
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)
     logging.captureWarnings(True)
 
 
