@@ -33,6 +33,7 @@ def partition_number(text: str) -> int:
 def time_or_none(text: str | None, field: str) -> int | None:
     if text is None:
         return None
-    at = parse_time(text, field)
+    # Nothing here is older than the epoch, so any time before it means the same.
+    at = max(0, parse_time(text, field))
     check_time(at, field)
     return at
