@@ -45,6 +45,8 @@ class Calls(Store):
         )
 
     async def changed(self) -> bool:
+        if not self._connection.may_have_changed():
+            return False
         return await self._connection.run(self._connection.changed)
 
     async def _batch(
