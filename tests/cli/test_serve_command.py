@@ -149,5 +149,5 @@ def test_a_data_directory_that_cannot_be_written_is_one_clear_line(
 def test_the_script_runs_what_this_package_installs() -> None:
     script = (Path(__file__).parent.parent.parent / "dev").read_text()
     assert 'exec "$venv/bin/python" -m monarq serve "$@"' in script
-    assert "--editable '.[postgres]'" in script
+    assert "--editable '.[postgres,arrow]'" in script
     assert os.access(Path(__file__).parent.parent.parent / "dev", os.X_OK)

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -144,3 +145,13 @@ def test_a_real_server_streams_it_to_a_slow_reader(server: ServerProcess) -> Non
     connection.close()
     assert table.num_rows == 1_000
     assert table["seq"].to_pylist() == list(range(1, 1_001))
+
+
+async def test_a_broker_without_arrow_says_what_to_install(
+    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory_api.push_payloads("q", 1)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    answer = await memory_api.get("/api/v1/export/read?partitionId=1&from=1")
+    assert (answer.status, answer.json["code"]) == (501, "not_installed")
+    assert "monarq[arrow]" in answer.json["error"]

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from monarq.model import PartitionStats, Segment
+from monarq.server.answers import HttpError
 from monarq.store.contract import Store
 
 CONTENT_TYPE = b"application/vnd.apache.arrow.stream"
@@ -23,9 +24,17 @@ class _Writer:
 
     def __init__(self, partition: PartitionStats) -> None:
         # Imported here so that nobody pays for it who exports nothing.
-        import pyarrow as pa
+        try:
+            import pyarrow as pa
 
-        from monarq.store.arrow import SCHEMA, record_batch
+            from monarq.store.arrow import SCHEMA, record_batch
+        except ImportError:
+            raise HttpError(
+                501,
+                "not_installed",
+                "this broker cannot export: it was installed without Arrow; "
+                "pip install 'monarq[arrow]' and start it again",
+            ) from None
 
         self._partition = partition
         self._record_batch = record_batch

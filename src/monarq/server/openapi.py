@@ -31,6 +31,7 @@ _REASONS = {
     413: "The body is too large",
     415: "The body is not JSON",
     429: "The queue is full; see `Retry-After`",
+    501: "This broker was installed without what it takes",
     503: "The store is down, or the broker is busy or shutting down; see `Retry-After`",
 }
 _RETRY_AFTER = {

@@ -67,6 +67,6 @@ ROUTES = (
         tag="export",
         query=ReadQuery,
         content_type=CONTENT_TYPE.decode(),
-        errors=(404, 409),
+        errors=(404, 409, 501),
     ),
 )
