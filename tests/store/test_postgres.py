@@ -252,3 +252,24 @@ async def test_people_can_read_messages_with_sql(
         ("q", "Default", 1, pushed[0].message_id, '{"n": 1}'),
         ("q", "p", 1, "mine", '"ü"'),
     ]
+
+
+async def test_calls_that_are_still_connecting_are_finished_before_it_is_closed(
+    postgres_database: str,
+) -> None:
+    store = await open_store(postgres_database)
+    calls = [asyncio.create_task(store.push([Push([PushItem("q", b"1")])])) for _ in range(8)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert [len(unwrap(await call)) for call in calls] == [1] * 8
+    with pytest.raises(StoreUnavailableError):
+        await store.ping()
+    watcher = await asyncpg.connect(postgres_database)
+    try:
+        left = await watcher.fetchval(
+            "select count(*) from pg_stat_activity "
+            "where datname = current_database() and pid <> pg_backend_pid() and query ~ 'monarq'"
+        )
+    finally:
+        await watcher.close()
+    assert left == 0

@@ -77,6 +77,8 @@ class Database:
         # up; against a server that has stopped that may take for ever.
         self._patience = 2 * (timeout_seconds or CALL_TIMEOUT)
         self.clock = clock
+        self._calls = 0
+        self._finished = asyncio.Event()
         self._render = lru_cache(maxsize=512)(lambda sql: render(sql, schema))
 
     @classmethod
@@ -114,9 +116,28 @@ class Database:
         """Wait for calls under way, but not for a server that no longer answers."""
         try:
             async with asyncio.timeout(self._patience):
+                # The pool itself waits for no call that is still connecting, and nobody would
+                # then close its connection.
+                while self._calls:
+                    self._finished.clear()
+                    await self._finished.wait()
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
+        except asyncio.CancelledError:
+            self._pool.terminate()
+            raise
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        self._calls += 1
+        try:
+            with _translated():
+                yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._finished.set()
 
     def now(self) -> int | None:
         """What procedures take as the time: None lets the server's clock decide."""
@@ -150,7 +171,7 @@ class Database:
         if not self._prepares:
             async with self.transaction() as unit:
                 return await unit.fetch(sql, *args)
-        with _translated():
+        with self._under_way():
             async with asyncio.timeout(self._patience):
                 rows: list[asyncpg.Record] = await self._pool.fetch(self._render(sql), *args)
             return rows
@@ -172,7 +193,7 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Work]:
         """Several statements that take effect together, or not at all."""
-        with _translated():
+        with self._under_way():
             async with (
                 asyncio.timeout(self._patience),
                 self._pool.acquire() as connection,
