@@ -32,6 +32,7 @@ from monarq.server.exchange import (
     StreamingResponse,
 )
 from monarq.server.routing import Route, Router, parameter_names
+from monarq.server.same_origin import check_origin, check_token
 from monarq.server.service import Service
 
 Authenticate = Callable[[dict[str, str]], Principal | Awaitable[Principal]]
@@ -50,7 +51,7 @@ _TARGET_LENGTH = 1024
 class _Plan:
     """A route with its decoders."""
 
-    __slots__ = ("body", "handler", "names", "query", "rank", "role", "route")
+    __slots__ = ("body", "changes", "handler", "names", "query", "rank", "role", "route")
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -62,6 +63,10 @@ class _Plan:
             self.body = body_decoder(route.body)
         self.role = route.role
         self.rank = _RANKS[route.role] if route.role is not None else 0
+        # A pop is a GET, and changes something all the same.
+        self.changes = route.role is not None and (
+            route.method != "GET" or route.role is not Role.READ
+        )
 
 
 class _Target:
@@ -190,6 +195,11 @@ class Application:
         plan = found.plan
         if plan.role is not None and _RANKS[principal.role] < plan.rank:
             raise ForbiddenError(f"this call needs the role {plan.role}, not {principal.role}")
+        if plan.changes:
+            if "sec-fetch-site" in headers or "origin" in headers:
+                check_origin(headers)
+            if principal.csrf_token is not None:
+                check_token(headers, principal)
         if not found.is_read:
             self._read_query(found, method, target)
         decoded = None

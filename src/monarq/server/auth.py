@@ -70,6 +70,26 @@ class Authenticator:
                 raise
         return self._with_new_keys(self._key_set, digest, credential)
 
+    async def identify(self, credential: str) -> Verified:
+        """Who a credential is for, and until when; the errors are those of `authenticate`."""
+        if self._api_keys is not None and self._api_keys.has_changed():
+            self._forget()
+        try:
+            return self._verify(credential)
+        except UnknownKeyError:
+            if self._key_set is None or not self._key_set.may_read_again():
+                raise
+        await self._key_set.read_again()
+        return self._verify(credential)
+
+    def role_of_key(self, key_id: str) -> Role | None:
+        """What an API key allows now; None if it was revoked or has expired."""
+        if self._api_keys is None:
+            return None
+        if self._api_keys.has_changed():
+            self._forget()
+        return self._api_keys.role_of(key_id, self._clock.now())
+
     async def _with_new_keys(self, keys: KeySet, digest: bytes, credential: str) -> Principal:
         await keys.read_again()
         return self._remember(digest, self._verify(credential))
@@ -142,7 +162,13 @@ class _ApiKeys:
         if key.expires_at is not None and now >= key.expires_at:
             raise UnauthorizedError("the API key has expired")
         until = key.expires_at if key.expires_at is not None else 2**63
-        return Verified(Principal(key.name, Role(key.role)), until)
+        return Verified(Principal(key.name, Role(key.role)), until, key.id)
+
+    def role_of(self, key_id: str, now: int) -> Role | None:
+        key = self._keys.get(key_id)
+        if key is None or (key.expires_at is not None and now >= key.expires_at):
+            return None
+        return Role(key.role)
 
     def _file_state(self) -> tuple[int, ...] | None:
         try:

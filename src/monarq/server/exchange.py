@@ -32,6 +32,8 @@ class Principal(Struct, frozen=True):
 
     subject: str | None
     role: Role
+    csrf_token: str | None = None
+    """Known by a cookie: what a call that changes something must send besides."""
 
 
 class Request(Struct):

@@ -1,4 +1,4 @@
-"""The HTML pages: the front page, and the reference made from the API's description.
+"""The reference as an HTML page, made from the API's description.
 
 Plain markup with its style inside; no script, nothing loaded. All texts are escaped.
 """
@@ -34,18 +34,6 @@ def _page(title: str, body: str) -> str:
     )
 
 
-def front_page(version: str) -> str:
-    return _page(
-        "Monarq",
-        f"<h1>Monarq</h1><p>The broker runs, version <code>{escape(version)}</code>.</p>"
-        "<ul>"
-        '<li><a href="/docs">The API</a>, and <a href="/openapi.json">its description</a> for '
-        "programs</li>"
-        '<li><a href="/health">Health</a>, <a href="/api/v1/status">status</a> and '
-        '<a href="/metrics">metrics</a></li></ul>',
-    )
-
-
 def reference_page(description: dict[str, Any]) -> str:
     """Of an OpenAPI description as `openapi.openapi` makes it."""
     info = description["info"]
@@ -53,6 +41,7 @@ def reference_page(description: dict[str, Any]) -> str:
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
         f"<p>{escape(info['description'])}</p>",
         '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>',
+        '<p><a href="/">Back to the dashboard</a></p>',
         *_tags(description),
         "<h2>Types</h2>",
         *_types(description["components"]["schemas"]),

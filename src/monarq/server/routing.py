@@ -14,6 +14,9 @@ from monarq.server.service import Service
 
 Handler = Callable[[Service, Request], Handled]
 
+_REST = "/"
+"""In the tree of segments, where a deep route takes what is left."""
+
 
 class Route(Struct, frozen=True, kw_only=True):
     """One operation of the API, with all that its documentation says of it."""
@@ -40,6 +43,8 @@ class Route(Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     errors: tuple[int, ...] = ()
     """Statuses of errors particular to it, besides 400, 401, 403, 413, 415 and 503."""
+    is_deep: bool = False
+    """Whether its last parameter is all that is left of the path, slashes too."""
 
 
 class Router:
@@ -53,7 +58,10 @@ class Router:
             if "{" not in route.path:
                 self._literal.setdefault(route.path, {})[route.method] = route
             node = self._tree
-            for segment in route.path[1:].split("/"):
+            segments = route.path[1:].split("/")
+            if route.is_deep:
+                segments[-1] = _REST
+            for segment in segments:
                 node = node.setdefault("{}" if segment.startswith("{") else segment, {})
             node.setdefault("", {})[route.method] = route
 
@@ -78,6 +86,9 @@ class Router:
             found = self._descend(
                 node["{}"], segments, at + 1, [*parameters, decode_segment(segment)]
             )
+        if not found and segment and _REST in node:
+            rest = "/".join(map(decode_segment, segments[at:]))
+            found = node[_REST][""], [*parameters, rest]
         return found or None
 
 

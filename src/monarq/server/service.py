@@ -8,6 +8,7 @@ from monarq.broker.broker import Broker
 from monarq.clock import Clock, SystemClock
 from monarq.config import Settings
 from monarq.server.metrics import Metrics
+from monarq.server.sessions import Sessions
 
 
 @dataclass(slots=True)
@@ -20,6 +21,8 @@ class Service:
     version: str
     clock: Clock = field(default_factory=SystemClock)
     metrics: Metrics = field(init=False)
+    sessions: Sessions | None = None
+    """None where nobody is asked who they are."""
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.broker, self.settings)

@@ -32,6 +32,8 @@ class Verified(Struct, frozen=True):
     principal: Principal
     until: int
     """From when on the token is no longer good, in microseconds since the epoch."""
+    key_id: str | None = None
+    """Of an API key."""
 
 
 class UnknownKeyError(UnauthorizedError):

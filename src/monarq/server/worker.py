@@ -13,6 +13,7 @@ import logging
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -32,6 +33,7 @@ from monarq.server.listening import BACKLOG, ListenError, load_certificate, tls_
 from monarq.server.observing import Observer
 from monarq.server.routes import ROUTES
 from monarq.server.service import Service
+from monarq.server.sessions import Sessions
 from monarq.server.tracing import Spans
 from monarq.store import Store, open_store
 
@@ -94,12 +96,11 @@ class Worker:
     ) -> tuple[Endpoint, Broker, list[asyncio.AbstractServer]]:
         settings = self._settings
         tls = tls_context(settings)
-        authenticate = None
+        authenticator = None
         if settings.auth:
             authenticator = Authenticator(settings)
             await authenticator.start()
             stack.push_async_callback(authenticator.close)
-            authenticate = authenticator.authenticate
         peers = None
         if self._start_peers is not None:
             peers = await self._start_peers()
@@ -112,6 +113,12 @@ class Worker:
         )
         stack.push_async_callback(self._close_broker, broker)
         service = Service(broker, settings, SystemClock().now(), version("monarq"))
+        authenticate = None
+        if authenticator is not None:
+            service.sessions = Sessions(
+                authenticator, lambda: broker.store, service.clock, time.monotonic
+            )
+            authenticate = service.sessions.authenticate
         metrics = service.metrics
         stack.push_async_callback(metrics.close)
         if self._run_dir is not None:

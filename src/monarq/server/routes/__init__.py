@@ -6,6 +6,7 @@ from monarq.server.routes import (
     ack,
     analytics,
     configure,
+    dashboard_page,
     dead_letters,
     export,
     groups,
@@ -20,6 +21,7 @@ from monarq.server.routes import (
     push,
     queues,
     records,
+    session,
     status,
     system,
     traces,
@@ -48,5 +50,7 @@ ROUTES: tuple[Route, ...] = (
     *metrics.ROUTES,
     *system.ROUTES,
     *export.ROUTES,
+    *session.ROUTES,
+    *dashboard_page.ROUTES,
     *pages.ROUTES,
 )

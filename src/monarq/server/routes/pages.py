@@ -1,5 +1,5 @@
-"""What a person sees in a browser: that the broker runs, and what its API is. No page loads
-anything from elsewhere. What takes a while to make is made once, and not on the loop."""
+"""What the API is, for people and for programs. The page loads nothing from elsewhere. What takes
+a while to make is made once, and not on the loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from monarq.server.exchange import Request, Response
 from monarq.server.openapi import openapi
-from monarq.server.reference_page import front_page, reference_page
+from monarq.server.reference_page import reference_page
 from monarq.server.routing import Route
 from monarq.server.service import Service
 
@@ -20,10 +20,6 @@ _HEADERS = (
     (b"Content-Security-Policy", b"default-src 'none'; style-src 'unsafe-inline'"),
     (b"X-Content-Type-Options", b"nosniff"),
 )
-
-
-def front(service: Service, request: Request) -> Response:
-    return Response(200, front_page(service.version).encode(), HTML, _HEADERS)
 
 
 async def docs(service: Service, request: Request) -> Response:
@@ -53,15 +49,6 @@ def _reference(version: str) -> bytes:
 
 
 ROUTES = (
-    Route(
-        method="GET",
-        path="/",
-        handler=front,
-        summary="A page that says that the broker runs",
-        tag="pages",
-        role=None,
-        content_type="text/html; charset=utf-8",
-    ),
     Route(
         method="GET",
         path="/docs",

@@ -1,0 +1,139 @@
+"""Signing in and out at the dashboard."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from monarq.errors import InvalidRequestError, UnauthorizedError
+from monarq.places import is_postgres, store_address
+from monarq.server.exchange import JSON, Principal, Request, Response, Role
+from monarq.server.routing import Route
+from monarq.server.same_origin import check_origin, check_token
+from monarq.server.service import Service
+from monarq.server.sessions import Session, clear_cookie, set_cookie
+from monarq.times import iso
+from monarq.wire.session import RoleName, SessionAnswer, SignInBody
+
+_encode = msgspec.json.Encoder().encode
+_NO_STORE = (b"Cache-Control", b"no-store")
+
+
+async def get_session(service: Service, request: Request) -> Response:
+    if service.sessions is None:
+        return _answer(_known(service, Principal(None, Role.ADMIN), None))
+    try:
+        session = await service.sessions.session(request.headers)
+    except UnauthorizedError:
+        return _answer(_NOBODY)
+    return _answer(_known(service, session.principal, session))
+
+
+async def sign_in(service: Service, request: Request) -> Response:
+    body: SignInBody = request.body
+    check_origin(request.headers)
+    if service.sessions is None:
+        raise InvalidRequestError("nobody needs to sign in here: auth is off")
+    session = await service.sessions.sign_in(body.token.strip())
+    cookie = set_cookie(session, service.now(), is_secure=_is_secure(service, request))
+    return _answer(_known(service, session.principal, session), cookie)
+
+
+async def sign_out(service: Service, request: Request) -> Response:
+    check_origin(request.headers)
+    if service.sessions is None:
+        return _answer(_known(service, Principal(None, Role.ADMIN), None))
+    try:
+        session = await service.sessions.session(request.headers)
+    except UnauthorizedError:
+        pass
+    else:
+        check_token(request.headers, session.principal)
+    return _answer(_NOBODY, clear_cookie(is_secure=_is_secure(service, request)))
+
+
+def _answer(answer: SessionAnswer, cookie: bytes | None = None) -> Response:
+    headers = (_NO_STORE,) if cookie is None else (_NO_STORE, (b"Set-Cookie", cookie))
+    return Response(200, _encode(answer), JSON, headers)
+
+
+def _is_secure(service: Service, request: Request) -> bool:
+    """Whether the browser came by TLS, to us or to a proxy in front."""
+    return bool(service.settings.tls_certificate) or (
+        request.headers.get("x-forwarded-proto", "").lower() == "https"
+    )
+
+
+_NOBODY = SessionAnswer(
+    auth=True,
+    signed_in=False,
+    subject=None,
+    role=None,
+    roles=[],
+    csrf_token=None,
+    expires_at=None,
+    version=None,
+    store=None,
+)
+
+
+def _known(service: Service, principal: Principal, session: Session | None) -> SessionAnswer:
+    ranks = list(Role)
+    included = ranks[: ranks.index(principal.role) + 1]
+    return SessionAnswer(
+        auth=service.sessions is not None,
+        signed_in=True,
+        subject=principal.subject,
+        role=_name(principal.role),
+        roles=[_name(role) for role in included],
+        csrf_token=session.csrf_token if session is not None else None,
+        expires_at=iso(session.until) if session is not None else None,
+        version=service.version,
+        store=store_kind(service),
+    )
+
+
+def _name(role: Role) -> RoleName:
+    return role.value
+
+
+def store_kind(service: Service) -> Literal["sqlite", "postgresql"]:
+    return "postgresql" if is_postgres(store_address(service.settings)) else "sqlite"
+
+
+_PATH = "/api/v1/session"
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=_PATH,
+        handler=get_session,
+        summary="Who is signed in, and what they may do",
+        tag="session",
+        role=None,
+        answer=SessionAnswer,
+        errors=(503,),
+    ),
+    Route(
+        method="POST",
+        path=_PATH,
+        handler=sign_in,
+        summary="Sign in: a token or an API key for a cookie that pages cannot read",
+        tag="session",
+        role=None,
+        body=SignInBody,
+        answer=SessionAnswer,
+        errors=(401, 403, 503),
+    ),
+    Route(
+        method="DELETE",
+        path=_PATH,
+        handler=sign_out,
+        summary="Sign out",
+        tag="session",
+        role=None,
+        answer=SessionAnswer,
+        errors=(403, 503),
+    ),
+)
