@@ -52,6 +52,8 @@ class Table(Struct, frozen=True):
     kind: TableKind
     meaning: str
     columns: tuple[Column, ...]
+    time_column: str | None = None
+    """What a row is older or younger by."""
 
     @property
     def column_names(self) -> list[str]:
@@ -93,7 +95,7 @@ _GROUP = Column("consumer_group", _T, "the group")
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        Table("messages", TableKind.MESSAGES, "what ordered queues keep", _MESSAGE),
+        Table("messages", TableKind.MESSAGES, "what ordered queues keep", _MESSAGE, "created_at"),
         Table(
             "items",
             TableKind.STATE,
@@ -133,6 +135,7 @@ TABLES: dict[str, Table] = {
                 Column("expired", _I, "how many had no answer when the lease ran out"),
                 Column("error", _T, "the last error", nullable=True),
             ),
+            "ended_at",
         ),
         Table(
             "dead_letters",
@@ -155,6 +158,7 @@ TABLES: dict[str, Table] = {
                 Column("trace_id", _T, "the message's", nullable=True),
                 Column("producer", _T, "the message's", nullable=True),
             ),
+            "failed_at",
         ),
         Table(
             "attempts",
@@ -172,6 +176,7 @@ TABLES: dict[str, Table] = {
                 Column("error", _T, "what went wrong", nullable=True),
                 Column("result", _T, "JSON, what the attempt produced", nullable=True),
             ),
+            "ended_at",
         ),
         Table(
             "metrics",
@@ -186,6 +191,7 @@ TABLES: dict[str, Table] = {
                 Column("dead", _L, "dead so far"),
                 Column("pending", _L, "what waited then"),
             ),
+            "at",
         ),
         Table(
             "queues",
