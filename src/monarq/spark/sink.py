@@ -1,0 +1,114 @@
+"""Writes DataFrames and streams into queues, each row once.
+
+`batch_writer` and `stream_writer` are what the data source hands to Spark. Options and columns
+are checked, and the broker is asked, before the first task starts. Spark calls `write` in its
+workers, once a task, and again when a task or a whole batch is repeated: the transaction ids of
+`transaction_ids` make the repeat harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from monarq.errors import InvalidRequestError
+from monarq.model import QueueKind
+from monarq.spark.sink_columns import SinkColumns, resolve_columns
+from monarq.spark.sink_options import SinkOptions, read_sink_options
+from monarq.spark.sink_writer import write_rows
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+#: What Spark tells a task about the query it belongs to.
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+
+
+def batch_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    return BatchWriter(*_prepared(options, schema, overwrite))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    return StreamWriter(*_prepared(options, schema, overwrite))
+
+
+def _prepared(
+    given: Mapping[str, str], schema: StructType, overwrite: bool
+) -> tuple[SinkOptions, SinkColumns]:
+    if overwrite:
+        raise InvalidRequestError("a queue cannot be overwritten: write with mode append")
+    options = read_sink_options(given)
+    kind = target_kind(options)
+    return options, resolve_columns(schema, options, is_work=kind is QueueKind.WORK)
+
+
+def target_kind(options: SinkOptions) -> QueueKind | None:
+    """Of the queue that all rows go to, if there is one and it exists."""
+    name = options.queue if options.queue is not None else ""
+    if options.is_http:
+        from monarq.spark.sink_http import queue_kind
+
+        # Also where rows name their queues: who cannot be reached is told before the job.
+        return queue_kind(options.url, options.token, name or "-", options.retry_seconds)
+    from monarq.spark.sink_store import sink_store
+
+    return sink_store(options.url, options.encryption_key).queue_kind(name or "-")
+
+
+@dataclass
+class Committed(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    rows: int
+    duplicates: int
+    digests: dict[bytes, int]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+        return _write(self._options, self._columns, iterator, self._options.write_id)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+        scope = f"{_property(_QUERY)}/{_property(_BATCH)}/{self._options.write_id}"
+        return _write(self._options, self._columns, iterator, scope)
+
+
+def _write(
+    options: SinkOptions, columns: SinkColumns, batches: Iterator[RecordBatch], scope: str
+) -> Committed:
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    written, digests = write_rows(options, columns, batches, scope=scope, task=task)
+    return Committed(written.rows, written.duplicates, digests)
+
+
+def _property(name: str) -> str:
+    context = TaskContext.get()
+    value = None if context is None else context.getLocalProperty(name)
+    if value is None:
+        raise InvalidRequestError(f"Spark does not say {name}: this is no task of a stream")
+    return value

@@ -1,0 +1,219 @@
+"""Pushes to a broker: one connection a lane, kept alive, a bounded number of requests in flight.
+
+A request that nobody answered, or that the broker cannot take now, is repeated within a bound:
+transaction ids make that safe. Knows nothing of rows.
+"""
+
+from __future__ import annotations
+
+import http.client
+import queue
+import random
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from monarq.client.http_errors import from_code
+from monarq.errors import (
+    ForbiddenError,
+    InvalidRequestError,
+    MonarqError,
+    NotFoundError,
+    QueueFullError,
+    StoreUnavailableError,
+    UnauthorizedError,
+)
+from monarq.model import PushStatus, QueueKind
+
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 120.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_PUSH = "/api/v1/push"
+_BY_STATUS: dict[int, type[MonarqError]] = {
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+}
+
+
+class _Status(Struct, gc=False):
+    status: str
+
+
+_statuses = msgspec.json.Decoder(list[_Status])
+
+
+class Written(Struct):
+    """What became of the rows of a task."""
+
+    rows: int = 0
+    duplicates: int = 0
+
+
+class BrokerConnection:
+    """One connection, made when it is needed and made again when it is lost."""
+
+    def __init__(self, url: str, token: str | None, retry_seconds: float) -> None:
+        parts = urlsplit(url)
+        if not parts.hostname:
+            raise InvalidRequestError("option 'url' names no host")
+        self._url = url
+        self._path = parts.path.rstrip("/")
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        self._made = kind(parts.hostname, parts.port, timeout=_CONNECT_SECONDS)
+        self._retry_seconds = retry_seconds
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def close(self) -> None:
+        self._made.close()
+
+    def call(
+        self, method: str, path: str, body: bytes | None = None, gone: threading.Event | None = None
+    ) -> bytes:
+        """The body of a good answer. `gone` ends the repeats: nobody waits any more."""
+        deadline = time.monotonic() + self._retry_seconds
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return self._once(method, path, body)
+            except (StoreUnavailableError, QueueFullError) as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                wait = min(pause * random.uniform(0.5, 1.0), left)
+                if gone is not None and gone.wait(wait):
+                    raise
+                if gone is None:
+                    time.sleep(wait)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                del error
+
+    def _once(self, method: str, path: str, body: bytes | None) -> bytes:
+        try:
+            if self._made.sock is None:
+                self._made.connect()
+                self._made.sock.settimeout(_ANSWER_SECONDS)
+            self._made.request(method, self._path + path, body, self._headers)
+            answer = self._made.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._made.close()
+            raise StoreUnavailableError(
+                f"no answer from {self._url}: {type(error).__name__} {error}".rstrip()
+            ) from None
+        if answer.status < 300:
+            return content
+        raise _refusal(answer.status, content, self._url)
+
+
+def _refusal(status: int, content: bytes, url: str) -> MonarqError:
+    try:
+        body: Any = msgspec.json.decode(content)
+        code, text = str(body["code"]), str(body["error"])
+    except (msgspec.DecodeError, TypeError, KeyError):
+        kind = StoreUnavailableError if status >= 500 else _BY_STATUS.get(status, MonarqError)
+        return kind(f"HTTP {status} from {url}")
+    if status == 503:
+        return StoreUnavailableError(text)
+    return from_code(code, text)
+
+
+def queue_kind(url: str, token: str | None, name: str, retry_seconds: float) -> QueueKind | None:
+    """None if there is no such queue yet."""
+    connection = BrokerConnection(url, token, retry_seconds)
+    try:
+        answer = connection.call("GET", f"/api/v1/resources/queues/{quote(name, safe='')}")
+    except NotFoundError:
+        return None
+    finally:
+        connection.close()
+    return QueueKind(msgspec.json.decode(answer)["kind"])
+
+
+class BrokerLanes:
+    """Sends bodies of pushes. What goes to one lane goes in its order, one after the other."""
+
+    def __init__(self, url: str, token: str | None, lanes: int, retry_seconds: float) -> None:
+        self.written = Written()
+        self._error: BaseException | None = None
+        self._gone = threading.Event()
+        self._lock = threading.Lock()
+        self._inboxes: list[queue.Queue[tuple[int, bytes] | None]] = [
+            queue.Queue(1) for _ in range(lanes)
+        ]
+        self._threads = [
+            threading.Thread(
+                target=self._run,
+                args=(inbox, BrokerConnection(url, token, retry_seconds)),
+                name="monarq-sink",
+                daemon=True,
+            )
+            for inbox in self._inboxes
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._gone.set()
+        for inbox in self._inboxes:
+            self._put(inbox, None)
+        for thread in self._threads:
+            thread.join()
+        if error is None and self._error is not None:
+            raise self._error
+
+    def send(self, lane: int, count: int, body: bytes) -> None:
+        """Waits for its turn; raises what an earlier one met."""
+        self._put(self._inboxes[lane], (count, body))
+        if self._error is not None:
+            raise self._error
+
+    def _put(self, inbox: queue.Queue[tuple[int, bytes] | None], what: Any) -> None:
+        # A lane that has failed goes on emptying its inbox, so this always comes to an end.
+        inbox.put(what)
+
+    def _run(
+        self, inbox: queue.Queue[tuple[int, bytes] | None], connection: BrokerConnection
+    ) -> None:
+        try:
+            while (what := inbox.get()) is not None:
+                if self._error is None and not self._gone.is_set():
+                    self._push(connection, *what)
+        finally:
+            connection.close()
+
+    def _push(self, connection: BrokerConnection, count: int, body: bytes) -> None:
+        try:
+            statuses = _statuses.decode(connection.call("POST", _PUSH, body, self._gone))
+            kinds = [one.status for one in statuses]
+            duplicates = kinds.count(PushStatus.DUPLICATE)
+            good = duplicates + kinds.count(PushStatus.QUEUED) + kinds.count(PushStatus.BUFFERED)
+            if good != count:
+                raise MonarqError(f"the broker took {good} of {count} messages of a push")
+        except (MonarqError, msgspec.DecodeError) as error:
+            with self._lock:
+                self._error = self._error or error
+            self._gone.set()
+            return
+        with self._lock:
+            self.written.rows += count
+            self.written.duplicates += duplicates

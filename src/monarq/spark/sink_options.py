@@ -1,0 +1,187 @@
+"""What may be said of a write: the sink's options, checked before anything is pushed.
+
+One table, from which the reference is made. It opens nothing and knows no DataFrame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from monarq.errors import InvalidRequestError
+from monarq.model import DEFAULT_PARTITION, MAX_BATCH
+from monarq.spark.option_table import Option, one_of, option_values, text, whole_number
+from monarq.spark.options import CONNECTION_OPTIONS, TOKEN_VARIABLE
+from monarq.store.validation import check_name
+
+ID_RULES = ("auto", "column", "identity", "hash", "position")
+#: What Spark itself passes on with a write.
+_OF_SPARK = frozenset({"checkpointlocation", "outputmode", "queryname"})
+
+
+def _name(value: str) -> str:
+    check_name(value, "it")
+    return value
+
+
+_COLUMN = "the name of a column"
+
+WRITE_OPTIONS: tuple[Option, ...] = (
+    *CONNECTION_OPTIONS,
+    Option("queue", _name, "the name of a queue", "Where all rows go."),
+    Option("queueColumn", text, _COLUMN, "Text: the queue of each row."),
+    Option(
+        "partition",
+        _name,
+        "the name of a partition",
+        "Where all rows go in their queue.",
+        shown_default=f"the column `partition` beside `payload`, else `{DEFAULT_PARTITION}`",
+    ),
+    Option("partitionColumn", text, _COLUMN, "Text: the partition of each row."),
+    Option("transactionIdColumn", text, _COLUMN, "Text: the transaction id of each row."),
+    Option(
+        "transactionIds",
+        one_of(ID_RULES),
+        ", ".join(f"`{rule}`" for rule in ID_RULES),
+        "How rows get their transaction ids.",
+        "auto",
+        "`auto`",
+    ),
+    Option("writeId", _name, "a name", "Part of hashed and positional ids: another, other ids."),
+    Option(
+        "traceIdColumn",
+        text,
+        _COLUMN,
+        "Text: the trace id of each row.",
+        shown_default="`trace_id` beside `payload`",
+    ),
+    Option(
+        "priorityColumn",
+        text,
+        _COLUMN,
+        "A whole number: the item's priority. Work queues only.",
+        shown_default="`priority` beside `payload`",
+    ),
+    Option(
+        "runAtColumn",
+        text,
+        _COLUMN,
+        "A timestamp: when the item is due. Work queues only.",
+        shown_default="`run_at` beside `payload`",
+    ),
+    Option(
+        "maxAttemptsColumn",
+        text,
+        _COLUMN,
+        "A whole number: the item's attempts. Work queues only.",
+    ),
+    Option(
+        "messagesPerRequest",
+        whole_number(1, MAX_BATCH),
+        f"a whole number from 1 to {MAX_BATCH}",
+        "Messages in one push.",
+        2000,
+        "2000",
+    ),
+    Option(
+        "requestsInFlight",
+        whole_number(1, 32),
+        "a whole number from 1 to 32",
+        "Pushes of one task at the same time; those to one partition go one after the other.",
+        2,
+        "2",
+    ),
+    Option(
+        "retrySeconds",
+        whole_number(0, 3600),
+        "a whole number from 0 to 3600",
+        "How long a push is repeated while nobody can take it.",
+        60,
+        "60",
+    ),
+)
+
+
+class SinkOptions(Struct, frozen=True, kw_only=True):
+    """All of them, checked. None is what was not said."""
+
+    url: str
+    token: str | None
+    encryption_key: bytes | None
+    queue: str | None
+    queue_column: str | None
+    partition: str | None
+    partition_column: str | None
+    transaction_id_column: str | None
+    transaction_ids: str
+    write_id: str
+    trace_id_column: str | None
+    priority_column: str | None
+    run_at_column: str | None
+    max_attempts_column: str | None
+    messages_per_request: int
+    requests_in_flight: int
+    retry_seconds: int
+
+    @property
+    def is_http(self) -> bool:
+        return self.url.startswith("http")
+
+
+def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Errors: `InvalidRequestError`, which names the option and what it may be."""
+    named = {name: value for name, value in given.items() if name.lower() not in _OF_SPARK}
+    values = option_values(named, WRITE_OPTIONS)
+    if values["url"] is None:
+        raise InvalidRequestError("option 'url' is missing: name the broker or store to write to")
+    options = SinkOptions(
+        url=values["url"].rstrip("/") if values["url"].startswith("http") else values["url"],
+        token=values["token"] or os.environ.get(TOKEN_VARIABLE) or None,
+        encryption_key=_key(values["encryptionKey"]),
+        queue=values["queue"],
+        queue_column=values["queueColumn"],
+        partition=values["partition"],
+        partition_column=values["partitionColumn"],
+        transaction_id_column=values["transactionIdColumn"],
+        transaction_ids=values["transactionIds"],
+        write_id=values["writeId"] or "",
+        trace_id_column=values["traceIdColumn"],
+        priority_column=values["priorityColumn"],
+        run_at_column=values["runAtColumn"],
+        max_attempts_column=values["maxAttemptsColumn"],
+        messages_per_request=values["messagesPerRequest"],
+        requests_in_flight=values["requestsInFlight"],
+        retry_seconds=values["retrySeconds"],
+    )
+    _check_together(options)
+    return options
+
+
+def _key(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise InvalidRequestError("option 'encryptionKey' must be 64 hexadecimal digits")
+    return key
+
+
+def _check_together(options: SinkOptions) -> None:
+    if (options.queue is None) == (options.queue_column is None):
+        raise InvalidRequestError("give one of the options 'queue' and 'queueColumn'")
+    if options.partition is not None and options.partition_column is not None:
+        raise InvalidRequestError("give only one of the options 'partition' and 'partitionColumn'")
+    if options.encryption_key is not None and options.is_http:
+        raise InvalidRequestError("option 'encryptionKey' is for a store; a broker has its own")
+    rule, column = options.transaction_ids, options.transaction_id_column
+    if rule == "column" and column is None:
+        raise InvalidRequestError("option 'transactionIds' is column: give 'transactionIdColumn'")
+    if column is not None and rule not in ("auto", "column"):
+        raise InvalidRequestError(
+            f"option 'transactionIdColumn' is given, but 'transactionIds' is {rule}"
+        )

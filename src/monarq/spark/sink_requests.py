@@ -1,0 +1,99 @@
+"""Puts rows together into pushes: bodies of requests to a broker, or pushes to a store.
+
+A body is cut from one long text of all rows, so no row is touched by itself.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monarq.model import Push, PushItem
+from monarq.spark.json_texts import json_strings
+from monarq.spark.sink_rows import Rows
+
+#: Well below what a broker takes in one request.
+_MOST_BYTES = 8 << 20
+_MICROS = pa.timestamp("us", "UTC")
+
+
+def bodies(rows: Rows, most: int) -> Iterator[tuple[int, bytes]]:
+    """Bodies of pushes of at most so many rows, and how many each has."""
+    text = _items(rows)
+    offsets = memoryview(text.buffers()[1]).cast("i")[text.offset :]
+    data = memoryview(text.buffers()[2])
+    start, end = 0, len(rows)
+    while start < end:
+        stop = min(start + most, end)
+        if offsets[stop] - offsets[start] > _MOST_BYTES:
+            stop = bisect.bisect_right(offsets, offsets[start] + _MOST_BYTES, start + 1, stop) - 1
+            stop = max(stop, start + 1)
+        # Every item ends with a comma, but the last of a body.
+        yield (
+            stop - start,
+            b"".join((b'{"items":[', data[offsets[start] : offsets[stop] - 1], b"]}")),
+        )
+        start = stop
+
+
+def _items(rows: Rows) -> pa.Array:
+    parts: list[str | pa.Array] = []
+    fixed = "{"
+    for name, value in (
+        ('"queue":', rows.queue),
+        (',"partition":', rows.partition),
+        (',"transactionId":', rows.transaction_id),
+        (',"payload":', rows.payload),
+    ):
+        fixed += name
+        if isinstance(value, str):
+            fixed += msgspec.json.encode(value).decode()
+        else:
+            parts += [fixed, value if value is rows.payload else json_strings(value)]
+            fixed = ""
+    for name, column in _optional(rows):
+        # Fields that are null are left out.
+        parts.append(pc.fill_null(pc.binary_join_element_wise(f',"{name}":', column, ""), ""))
+    return pc.binary_join_element_wise(*parts, "},", "")
+
+
+def _optional(rows: Rows) -> Iterator[tuple[str, pa.Array]]:
+    if rows.trace_id is not None:
+        yield "traceId", json_strings(rows.trace_id)
+    if rows.priority is not None:
+        yield "priority", rows.priority.cast(pa.string())
+    if rows.run_at is not None:
+        times = pc.strftime(rows.run_at.cast(_MICROS), format='"%Y-%m-%dT%H:%M:%SZ"')
+        yield "runAt", times
+    if rows.max_attempts is not None:
+        yield "maxAttempts", rows.max_attempts.cast(pa.string())
+
+
+def pushes(rows: Rows, most: int) -> Iterator[Push]:
+    """The same for a store."""
+    columns = (
+        _listed(rows.queue, len(rows)),
+        rows.payload.cast(pa.binary()).to_pylist(),
+        _listed(rows.partition, len(rows)),
+        _listed(rows.transaction_id, len(rows)),
+        _listed(rows.trace_id, len(rows)),
+        *(_listed(one, len(rows)) for one in (rows.priority, rows.run_at, rows.max_attempts)),
+    )
+    items = [
+        PushItem(*first, priority=priority, run_at=run_at, max_attempts=attempts)
+        for *first, priority, run_at, attempts in zip(*columns, strict=True)
+    ]
+    for start in range(0, len(items), most):
+        yield Push(items[start : start + most])
+
+
+def _listed(column: str | pa.Array | None, count: int) -> list[Any]:
+    if column is None or isinstance(column, str):
+        return [column] * count
+    values: list[Any] = column.to_pylist()
+    return values

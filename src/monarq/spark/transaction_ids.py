@@ -1,0 +1,116 @@
+"""Makes the transaction ids of rows, so that a write that is repeated stores nothing twice.
+
+In this order: a column that the user names; where a row came from (queue, partition and seq); a
+hash of what is pushed and its occurrence number. A repeat may have its rows in another order and
+in other tasks: only positional ids mind, which are made on request. Pushes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monarq.errors import InvalidRequestError
+from monarq.model import MAX_NAME_LENGTH
+
+DIGEST_BYTES = 16
+
+
+def identity_ids(queue: pa.Array, partition: pa.Array, seq: pa.Array) -> pa.Array:
+    """`queue/partition/seq`, with the names' own slashes escaped; short also for long names."""
+    for column in (queue, partition, seq):
+        if column.null_count:
+            raise InvalidRequestError(
+                "a row has no queue, partition or seq: drop these columns, or name a column with "
+                "the option transactionIdColumn"
+            )
+    names = [_escaped(queue), _escaped(partition)]
+    ids = pc.binary_join_element_wise(*names, seq.cast(pa.string()), "/")
+    longest = pc.max(pc.utf8_length(ids)).as_py()
+    if longest is not None and longest > MAX_NAME_LENGTH:
+        ids = pa.array([_shortened(one) for one in ids.to_pylist()], pa.string())
+    return ids
+
+
+def _escaped(names: pa.Array) -> pa.Array:
+    for letter, code in (("%", "%25"), ("/", "%2F")):
+        if pc.any(pc.match_substring(names, letter)).as_py():
+            names = pc.replace_substring(names, letter, code)
+    return names
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_NAME_LENGTH:
+        return text
+    return "#" + blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def check_once(ids: pa.Array, last: str | None) -> str | None:
+    """Refuse an identity that several rows of a task carry, as after an explode: all but one
+    would be lost. `last` is the last id of the rows before; answers the last of these."""
+    count = len(ids)
+    if not count:
+        return last
+    if pc.count_distinct(ids).as_py() == count and ids[0].as_py() != last:
+        return str(ids[-1].as_py())
+    counted = Counter(ids.to_pylist())
+    twice = next((one for one, times in counted.items() if times > 1), last)
+    raise InvalidRequestError(
+        f"several rows carry the identity {twice}: name a column that tells them apart with the "
+        "option transactionIdColumn, or drop queue, partition or seq"
+    )
+
+
+class HashedIds:
+    """Ids of the rows of one task: a digest of the scope and of what is pushed, and a number that
+    tells equal rows apart. The scope tells apart what may be equal on purpose: one batch of a
+    stream from another."""
+
+    def __init__(self, scope: str) -> None:
+        own = blake2b(scope.encode(), digest_size=DIGEST_BYTES).digest()
+        self._seed = blake2b(own, digest_size=DIGEST_BYTES)
+        self._seen: Counter[bytes] = Counter()
+
+    def ids(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """`columns`: all that is pushed, as text or binary."""
+        return pa.array(list(map(self._id, self._rows(columns))), pa.string())
+
+    def _rows(self, columns: Sequence[pa.Array]) -> list[bytes]:
+        parts: list[pa.Array] = []
+        for column in columns[1:]:
+            # Lengths keep ("ab", "c") and ("a", "bc") apart; no length is no value.
+            text = column.cast(pa.binary())
+            size = pc.fill_null(pc.binary_length(text), -1).cast(pa.string())
+            parts += [size.cast(pa.binary()), pc.fill_null(text, b"")]
+        rows = columns[0].cast(pa.binary())
+        if parts:
+            rows = pc.binary_join_element_wise(*parts, rows, b"\x00")
+        listed: list[bytes] = rows.to_pylist()
+        return listed
+
+    def _id(self, row: bytes) -> str:
+        state = self._seed.copy()
+        state.update(row)
+        digest = state.digest()
+        number = self._seen[digest]
+        self._seen[digest] = number + 1
+        return occurrence_id(digest, number)
+
+    def counts(self) -> dict[bytes, int]:
+        """How often each digest occurred."""
+        return dict(self._seen)
+
+
+def occurrence_id(digest: bytes, number: int) -> str:
+    return f"{digest.hex()}-{number}"
+
+
+def positional_ids(scope: str, task: int, first: int, count: int) -> pa.Array:
+    """By the place of a row in its task: on request only, as a repeat after a shuffle may have its
+    rows in another order."""
+    numbers = pa.array(range(first, first + count), pa.int64()).cast(pa.string())
+    return pc.binary_join_element_wise(f"{scope}@{task}", numbers, "/")
