@@ -1,8 +1,10 @@
 """Pushing, popping and answering through a client."""
 
 import asyncio
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -218,6 +220,29 @@ async def test_a_payload_of_another_type_is_not_pushed(mq: AsyncClient) -> None:
     with pytest.raises(InvalidRequestError, match="no Plain"):
         await mq.queue("q", Plain).push({"number": "x"})  # type: ignore[arg-type]
     assert (await mq.admin.list_queues()).rows == []
+
+
+_ENDLESS: list[Any] = []
+_ENDLESS.append(_ENDLESS)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [math.nan, {"deep": [None, -math.inf]}, _ENDLESS, object()],
+    ids=["nan", "infinity inside", "endless", "object"],
+)
+async def test_what_json_has_no_way_to_write_is_refused_and_not_changed(
+    mq: AsyncClient, payload: Any
+) -> None:
+    with pytest.raises(InvalidRequestError, match="JSON"):
+        await mq.queue("q").push(payload)
+    assert (await mq.admin.list_queues()).rows == []
+
+
+@pytest.mark.parametrize("wait", [math.nan, math.inf, -1.0])
+async def test_a_wait_that_is_no_time_is_refused(mq: AsyncClient, wait: float) -> None:
+    with pytest.raises(InvalidRequestError, match="wait"):
+        await mq.queue("q").pop(wait=wait)
 
 
 async def test_a_message_is_traced(mq: AsyncClient) -> None:

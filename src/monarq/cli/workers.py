@@ -29,6 +29,7 @@ def add_to(main: typer.Typer) -> None:
 
 
 _FOLLOW_SECONDS = 0.25
+_START_SECONDS = 15.0
 
 QueuesOption = Annotated[
     str | None, typer.Option("--queue", "-q", help="queues to work on, in this order: a,b")
@@ -74,7 +75,12 @@ def start(
         started.append((worker_id, processes.start(worker_id, arguments, log)))
     if detach:
         ids = [worker_id for worker_id, _ in started]
-        _check_started(started)
+        with caller.client() as client:
+            ended = processes.wait_until_there(client, dict(started), _START_SECONDS)
+        if ended is not None:
+            raise InvalidRequestError(
+                f"worker {ended} ended at once: `monarq worker logs {ended}` says why"
+            )
         caller.answer({"workers": ids}, "\n".join(f"started {worker_id}" for worker_id in ids))
     else:
         raise typer.Exit(_attend([process for _, process in started]))
@@ -95,16 +101,6 @@ def _arguments(
     if app_name is not None:
         arguments += ["--app", app_name]
     return [*arguments, "--burst"] if burst else arguments
-
-
-def _check_started(started: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
-    """One that cannot work at all ends at once, and its log says why."""
-    time.sleep(0.3)
-    for worker_id, process in started:
-        if process.poll() not in (None, 0):
-            raise InvalidRequestError(
-                f"worker {worker_id} ended at once: `monarq worker logs {worker_id}` says why"
-            )
 
 
 def _attend(workers: list[subprocess.Popen[bytes]]) -> int:

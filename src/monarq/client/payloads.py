@@ -5,6 +5,7 @@ A msgspec Struct, a dataclass, a TypedDict, a pydantic model, or any type that J
 
 from __future__ import annotations
 
+import math
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -36,7 +37,9 @@ class PayloadType(Generic[T]):
                 encoded: bytes = value.model_dump_json().encode()
             else:
                 encoded = _encoder.encode(value)
-        except (TypeError, ValueError, OverflowError) as error:
+                if b"null" in encoded and _has_no_number(msgspec.to_builtins(value)):
+                    raise ValueError("it has a number that JSON has not: nan or infinity")
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidRequestError(f"the payload cannot be written as JSON: {error}") from None
         if self.kind is not Any:
             try:
@@ -57,3 +60,12 @@ class PayloadType(Generic[T]):
     @property
     def _name(self) -> str:
         return getattr(self.kind, "__name__", None) or str(self.kind)
+
+
+def _has_no_number(value: Any) -> bool:
+    """Whether there is a nan or an infinity in it, which the encoder writes as null."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_no_number, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_no_number, value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -12,7 +13,7 @@ from monarq.client.consuming import Consumer, Handler
 from monarq.client.payloads import PayloadType
 from monarq.client.received import Batch, Received
 from monarq.client.times import Duration, Moment, to_micros, to_seconds, to_start
-from monarq.errors import NotFoundError
+from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
@@ -154,6 +155,8 @@ class AsyncQueue(Generic[T]):
             start=to_start(start),
             consumer=self._client.name,
         )
+        if not 0 <= wait < math.inf:
+            raise InvalidRequestError(f"wait must be a number of seconds from 0 on, not {wait}")
         popped = await self._client.link.pop(pop, wait)
         return Batch(self._client.link, popped, self._kind, group)
 

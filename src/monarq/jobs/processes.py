@@ -12,12 +12,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from monarq.client.client import Client
+from monarq.errors import NotFoundError
 from monarq.jobs.identity import is_alive
 from monarq.jobs.presence import KIND, STOP_KIND, WorkerInfo, is_lost, read_worker
 from monarq.model import Record
@@ -64,6 +65,33 @@ def start(worker_id: str, arguments: Sequence[str], log: Path | None) -> subproc
             stderr=file,
             start_new_session=True,
         )
+
+
+def wait_until_there(
+    client: Client, started: Mapping[str, subprocess.Popen[bytes]], timeout: float
+) -> str | None:
+    """Until each has said that it is there, or has ended, or the time is over: on a busy machine a
+    worker may need longer. Answers the id of one that ended with an error."""
+    deadline = time.monotonic() + timeout
+    waiting = dict(started)
+    while waiting and time.monotonic() < deadline:
+        for worker_id, process in list(waiting.items()):
+            code = process.poll()
+            if code:
+                return worker_id
+            if code == 0 or _is_known(client, worker_id):
+                del waiting[worker_id]
+        if waiting:
+            time.sleep(_LOOK_SECONDS)
+    return None
+
+
+def _is_known(client: Client, worker_id: str) -> bool:
+    try:
+        client.admin.get_record(KIND, worker_id)
+    except NotFoundError:
+        return False
+    return True
 
 
 def list_workers(client: Client, now: int) -> list[KnownWorker]:
