@@ -87,7 +87,7 @@ async def test_deleted_messages_are_left_out(api: Api) -> None:
 async def test_a_large_partition_is_read_in_chunks_as_the_client_takes_them(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monarq.server.arrow_stream.CHUNK_BYTES", 50_000)
+    monkeypatch.setattr("monarq.server.routes.export.CHUNK_BYTES", 50_000)
     for number in range(20):
         await api.push_payloads("q", *(f"{number}-{part}" + "x" * 1_000 for part in range(20)))
     partition = (await plan(api, "q"))["Default"]["partitionId"]

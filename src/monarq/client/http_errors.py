@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from http.client import responses
 from typing import Any
 
 import httpx
@@ -36,18 +37,23 @@ def error_of(response: httpx.Response) -> MonarqError | None:
     """The error that a response means; None if it is a good one."""
     if response.is_success:
         return None
+    return refusal_of(response.status_code, response.content, str(response.url))
+
+
+def refusal_of(status: int, content: bytes, url: str) -> MonarqError:
+    """The error that an answer with this status and body means."""
     code, text = None, ""
     try:
-        body: Any = msgspec.json.decode(response.content)
+        body: Any = msgspec.json.decode(content)
         code, text = body.get("code"), body.get("error")
     except (msgspec.DecodeError, AttributeError):
         pass
-    text = text or f"HTTP {response.status_code} {response.reason_phrase} from {response.url}"
+    text = text or f"HTTP {status} {responses.get(status, '')} from {url}"
     if code in _classes():
         return from_code(code, text)
-    if response.status_code >= 500:
+    if status >= 500:
         return StoreUnavailableError(text)
-    return _BY_STATUS.get(response.status_code, MonarqError)(text)
+    return _BY_STATUS.get(status, MonarqError)(text)
 
 
 def from_code(code: str, text: str) -> MonarqError:

@@ -1,95 +1,84 @@
-"""A partition's messages as an Arrow IPC stream, made as the client takes it.
+"""Exports as Arrow IPC streams, made as the client takes them.
 
-In memory is one chunk of segments, whatever the partition holds. Record batches are built in a
-thread: the loop never waits for them.
+In memory is one piece a stream, whatever is exported, and few are made at the same time: a slow
+client holds nobody up, and a quick one leaves the broker to the others. Record batches are built
+in a thread: the loop never waits for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from monarq.model import PartitionStats, Segment
 from monarq.server.answers import HttpError
-from monarq.store.contract import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CONTENT_TYPE = b"application/vnd.apache.arrow.stream"
 CHUNK_BYTES = 4 << 20
 
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
-class _Writer:
-    """Turns segments into the bytes of one stream, piece by piece."""
+Build = Callable[[Any], "pa.RecordBatch"]
+"""Makes a batch of what was read."""
 
-    def __init__(self, partition: PartitionStats) -> None:
-        # Imported here so that nobody pays for it who exports nothing.
-        try:
-            import pyarrow as pa
 
-            from monarq.store.arrow import SCHEMA, record_batch
-        except ImportError:
-            raise HttpError(
-                501,
-                "not_installed",
-                "this broker cannot export: it was installed without Arrow; "
-                "pip install 'monarq[arrow]' and start it again",
-            ) from None
-
-        self._partition = partition
-        self._record_batch = record_batch
-        self._sink = io.BytesIO()
-        self._stream: Any = pa.ipc.new_stream(self._sink, SCHEMA)
-
-    def write(self, segments: list[Segment]) -> bytes:
-        for segment in segments:
-            batch = self._record_batch(segment, self._partition.queue, self._partition.partition)
-            if batch.num_rows:
-                self._stream.write_batch(batch)
-        return self._taken()
-
-    def close(self) -> bytes:
-        self._stream.close()
-        return self._taken()
-
-    def _taken(self) -> bytes:
-        written = self._sink.getvalue()
-        self._sink.seek(0)
-        self._sink.truncate()
-        return written
+def require_arrow() -> None:
+    # Looked for only here, so that nobody pays for it who exports nothing.
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise HttpError(
+            501,
+            "not_installed",
+            "this broker cannot export: it was installed without Arrow; "
+            "pip install 'monarq[arrow]' and start it again",
+        ) from None
 
 
 async def arrow_stream(
-    store: Store, partition: PartitionStats, first_seq: int, last_seq: int
+    schema: pa.Schema, pieces: AsyncGenerator[Any], build: Build, slots: asyncio.Semaphore
 ) -> AsyncIterator[bytes]:
     """The pieces of the stream. The first one is read before this returns, so that what is
     wrong from the start is an error and not a broken stream."""
-    writer = await asyncio.to_thread(_Writer, partition)
-    segments = await _read(store, partition, first_seq, last_seq)
-    return _pieces(store, partition, writer, segments, last_seq)
+    make = partial(_next, pieces, build, slots)
+    try:
+        first = await make()
+    except BaseException:
+        await pieces.aclose()
+        raise
+    return _stream(schema, pieces, first, make)
 
 
-async def _read(
-    store: Store, partition: PartitionStats, first_seq: int, last_seq: int
-) -> list[Segment]:
-    return await store.export_read(
-        partition.partition_id, first_seq, last_seq, max_bytes=CHUNK_BYTES
-    )
+async def _stream(
+    schema: pa.Schema, pieces: AsyncGenerator[Any], piece: Any, make: Callable[[], Any]
+) -> AsyncGenerator[bytes]:
+    try:
+        yield _bytes(schema.serialize())
+        while piece is not None:
+            if piece:
+                yield _bytes(piece)
+            piece = await make()
+        yield _END
+    finally:
+        await pieces.aclose()
 
 
-async def _pieces(
-    store: Store,
-    partition: PartitionStats,
-    writer: _Writer,
-    segments: list[Segment],
-    last_seq: int,
-) -> AsyncIterator[bytes]:
-    while segments:
-        piece = await asyncio.to_thread(writer.write, segments)
-        next_seq = segments[-1].first_seq + segments[-1].count
-        del segments
-        if piece:
-            yield piece
-        del piece
-        segments = await _read(store, partition, next_seq, last_seq) if next_seq <= last_seq else []
-    yield await asyncio.to_thread(writer.close)
+async def _next(pieces: AsyncGenerator[Any], build: Build, slots: asyncio.Semaphore) -> Any:
+    """The next piece of the stream; empty if its rows are all gone, None at the end."""
+    async with slots:
+        read = await anext(pieces, None)
+        return None if read is None else await asyncio.to_thread(_serialized, build, read)
+
+
+def _serialized(build: Build, read: Any) -> Any:
+    batch = build(read)
+    return batch.serialize() if batch.num_rows else b""
+
+
+def _bytes(buffer: Any) -> bytes:
+    """As it is: what writes it takes anything that has bytes."""
+    return memoryview(buffer)  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from monarq.broker.broker import Broker
@@ -20,6 +21,8 @@ class Service:
     started_at: int
     version: str
     clock: Clock = field(default_factory=SystemClock)
+    export_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    """For each piece of an export that is made: others must not wait for many of them."""
     metrics: Metrics = field(init=False)
     sessions: Sessions | None = None
     """None where nobody is asked who they are."""

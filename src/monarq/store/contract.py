@@ -15,7 +15,7 @@ keep are written down in `docs/model.md`; `tests/store` holds every store to the
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -475,6 +475,44 @@ class Store(abc.ABC):
         """
 
     # --- the broker's own ------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def export_messages(
+        self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
+    ) -> ExportedMessages:
+        """The kept messages of these spans of ordered queues, span by span, as stored segments.
+
+        Reads what `columns` (of the table `messages`) need and nothing else: payloads only where
+        they are asked for. Spans of partitions that do not exist are empty. A deleted message has
+        an empty payload; a segment with one always has its `offsets`. Stops after the segment
+        that passes `max_bytes`. Payloads are never encrypted. At most `MOST_SPANS` spans.
+        """
+
+    @abc.abstractmethod
+    async def export_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        after: str | None = None,
+        until: str | None = None,
+        queues: Sequence[str] | None = None,
+        limit: int = 10_000,
+    ) -> ExportedRows:
+        """Rows of one of the `STORED_TABLES`, of all queues or of these.
+
+        Of a log: those behind the position `after` up to the position `until` (see `log_end`),
+        in the order of positions. Of `items`: as they are now, by partition and seq; `after` is
+        what the last call gave as `next`, and `until` is not for them.
+        """
+
+    @abc.abstractmethod
+    async def log_end(self, table: str) -> str:
+        """A position of this log: text that sorts as positions do.
+
+        Every row that is ever seen at or before it can be seen now: whoever reads up to it and
+        later on from it misses none and gets none twice, whatever transactions were under way.
+        """
 
     @abc.abstractmethod
     async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:

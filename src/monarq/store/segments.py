@@ -107,14 +107,18 @@ def cut(segment: Segment, first_seq: int, last_seq: int) -> Segment | None:
 
 def opened(segment: Segment, cipher: Cipher | None) -> Segment:
     """With its payloads as they were pushed."""
-    data = segment.data
+    data, offsets = opened_bytes(segment.data, segment.offsets, cipher)
+    return segment if data is segment.data else structs.replace(segment, data=data, offsets=offsets)
+
+
+def opened_bytes(data: bytes, offsets: bytes, cipher: Cipher | None) -> tuple[bytes, bytes]:
+    """Payloads and offsets with the payloads as they were pushed."""
     # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
     if SEALED not in data:
-        return segment
-    sealed = unpack(data, from_bytes(segment.offsets))
-    payloads = [open_payload(payload, cipher) for payload in sealed]
+        return data, offsets
+    payloads = [open_payload(payload, cipher) for payload in unpack(data, from_bytes(offsets))]
     packed, bounds = pack(payloads)
-    return structs.replace(segment, data=packed, offsets=to_bytes(bounds))
+    return packed, to_bytes(bounds)
 
 
 def part(values: list[T] | None, start: int, end: int) -> list[T] | None:

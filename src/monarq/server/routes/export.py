@@ -1,17 +1,33 @@
-"""Export for pipelines: what an ordered queue keeps, read without a group or a lease."""
+"""Export for pipelines: what is kept, read without a group or a lease."""
 
 from __future__ import annotations
 
-from monarq.errors import ConflictError
+from collections.abc import Sequence
+
+from monarq.errors import ConflictError, InvalidRequestError
 from monarq.model import QueueKind
 from monarq.server.answers import json_answer
-from monarq.server.arrow_stream import CONTENT_TYPE, arrow_stream
+from monarq.server.arrow_stream import CHUNK_BYTES, CONTENT_TYPE, arrow_stream, require_arrow
 from monarq.server.exchange import Request, Response, StreamingResponse
 from monarq.server.paging import collect, paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.batches import plan_of, rows_of, segments_of
 from monarq.store.contract import Store
-from monarq.wire.export import PlanAnswer, PlanQuery, PlanRow, ReadQuery
+from monarq.store.exported import Span
+from monarq.store.positions import check_columns
+from monarq.tables import TableKind, arrow_schema, get_table
+from monarq.wire.export import (
+    LogEndAnswer,
+    LogEndQuery,
+    MessagesBody,
+    PlanAnswer,
+    PlanQuery,
+    PlanRow,
+    QueueQuery,
+    ReadQuery,
+    RowsBody,
+)
 
 
 async def plan(service: Service, request: Request) -> Response:
@@ -33,14 +49,87 @@ async def plan(service: Service, request: Request) -> Response:
     return json_answer(PlanAnswer(queue=query.queue, partitions=rows, **paged(query, page)))
 
 
+async def partitions(service: Service, request: Request) -> StreamingResponse:
+    query: QueueQuery = request.query
+    require_arrow()
+    from monarq.store.arrow import PLAN_SCHEMA, plan_batch
+
+    return StreamingResponse(
+        await arrow_stream(
+            PLAN_SCHEMA,
+            plan_of(service.broker.store, query.queue),
+            plan_batch,
+            service.export_slots,
+        ),
+        content_type=CONTENT_TYPE,
+    )
+
+
 async def read(service: Service, request: Request) -> StreamingResponse:
     query: ReadQuery = request.query
     store = service.broker.store
     partition = await store.get_partition(int(query.partition_id))
     await _check_ordered(store, partition.queue)
     last = partition.last_seq if query.to is None else min(query.to, partition.last_seq)
-    chunks = await arrow_stream(store, partition, query.from_, last)
+    columns = None if query.columns is None else query.columns.split(",")
+    span = (partition.partition_id, query.from_, last)
+    return await _messages(service, [span], columns)
+
+
+async def messages(service: Service, request: Request) -> StreamingResponse:
+    body: MessagesBody = request.body
+    return await _messages(service, body.ranges, body.columns)
+
+
+async def _messages(
+    service: Service, spans: Sequence[Span], columns: Sequence[str] | None
+) -> StreamingResponse:
+    require_arrow()
+    from monarq.store.arrow import message_batch
+
+    chosen = get_table("messages").column_names if columns is None else columns
+    check_columns("messages", chosen)
+    chunks = await arrow_stream(
+        arrow_schema("messages", chosen),
+        segments_of(service.broker.store, spans, chosen, max_bytes=CHUNK_BYTES),
+        lambda segments: message_batch(segments, chosen),
+        service.export_slots,
+    )
     return StreamingResponse(chunks, content_type=CONTENT_TYPE)
+
+
+async def rows(service: Service, request: Request) -> StreamingResponse:
+    body: RowsBody = request.body
+    require_arrow()
+    from monarq.store.arrow import row_batch
+
+    table = get_table(body.table)
+    if table.kind is TableKind.MESSAGES:
+        raise InvalidRequestError("messages are read by ranges: POST /api/v1/export/messages")
+    if table.kind is TableKind.STATE and not (body.after is None and body.until is None):
+        raise InvalidRequestError(f"{table.name} is read as it is now: it has no positions")
+    chosen = table.column_names if body.columns is None else body.columns
+    check_columns(table.name, chosen)
+    chunks = await arrow_stream(
+        arrow_schema(table.name, chosen),
+        rows_of(
+            service.broker.store,
+            table.name,
+            chosen,
+            after=body.after,
+            until=body.until,
+            queues=body.queues,
+        ),
+        lambda read: row_batch(table.name, chosen, read),
+        service.export_slots,
+    )
+    return StreamingResponse(chunks, content_type=CONTENT_TYPE)
+
+
+async def log_end(service: Service, request: Request) -> Response:
+    query: LogEndQuery = request.query
+    position = await service.broker.store.log_end(query.table)
+    return json_answer(LogEndAnswer(table=query.table, position=position))
 
 
 async def _check_ordered(store: Store, queue: str) -> None:
@@ -61,6 +150,16 @@ ROUTES = (
     ),
     Route(
         method="GET",
+        path="/api/v1/export/partitions",
+        handler=partitions,
+        summary="The whole plan of a queue as one Arrow IPC stream",
+        tag="export",
+        query=QueueQuery,
+        content_type=CONTENT_TYPE.decode(),
+        errors=(404, 409, 501),
+    ),
+    Route(
+        method="GET",
         path="/api/v1/export/read",
         handler=read,
         summary="A range of a partition as an Arrow IPC stream",
@@ -68,5 +167,34 @@ ROUTES = (
         query=ReadQuery,
         content_type=CONTENT_TYPE.decode(),
         errors=(404, 409, 501),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/export/messages",
+        handler=messages,
+        summary="Many ranges of partitions as one Arrow IPC stream",
+        tag="export",
+        body=MessagesBody,
+        content_type=CONTENT_TYPE.decode(),
+        errors=(409, 501),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/export/rows",
+        handler=rows,
+        summary="Rows of a log, or of a table as it is now, as an Arrow IPC stream",
+        tag="export",
+        body=RowsBody,
+        content_type=CONTENT_TYPE.decode(),
+        errors=(409, 501),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/export/log-end",
+        handler=log_end,
+        summary="Up to where a log can be read now",
+        tag="export",
+        query=LogEndQuery,
+        answer=LogEndAnswer,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from monarq.clock import Clock
@@ -43,9 +43,11 @@ from monarq.model import (
     TransactionDone,
 )
 from monarq.store.contract import Outcome, Store
+from monarq.store.exported import ExportedMessages, ExportedRows, Span
 from monarq.store.postgres import (
     acks,
     dead_letters,
+    exporting,
     figures,
     groups,
     inspection,
@@ -402,6 +404,30 @@ class PostgresStore(Store):
         )
 
     # --- the broker's own ------------------------------------------------------------------
+    async def export_messages(
+        self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
+    ) -> ExportedMessages:
+        return await exporting.export_messages(
+            self._database, self._cipher, spans, columns, max_bytes
+        )
+
+    async def export_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        after: str | None = None,
+        until: str | None = None,
+        queues: Sequence[str] | None = None,
+        limit: int = 10_000,
+    ) -> ExportedRows:
+        return await exporting.export_rows(
+            self._database, self._cipher, table, columns, after, until, queues, limit
+        )
+
+    async def log_end(self, table: str) -> str:
+        return await exporting.log_end(self._database, table)
+
 
     async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
         check_limit(limit, 1_000_000)

@@ -10,6 +10,7 @@ from monarq.crypto import Cipher
 from monarq.errors import MonarqError
 from monarq.store.contract import Outcome, Store
 from monarq.store.sqlite.connection import Connection
+from monarq.store.sqlite.reading import Reader
 from monarq.store.sqlite.session import Caches, Session
 
 R = TypeVar("R")
@@ -25,6 +26,7 @@ class Calls(Store):
 
     def __init__(self, connection: Connection, clock: Clock, cipher: Cipher | None) -> None:
         self._connection = connection
+        self._reader = Reader(connection)
         self._clock = clock
         self._cipher = cipher
         self._caches = Caches()
@@ -35,6 +37,7 @@ class Calls(Store):
         return cls(await Connection.open(path), clock, cipher)
 
     async def close(self) -> None:
+        await self._reader.close()
         await self._connection.close()
 
     async def ping(self) -> None:

@@ -65,7 +65,7 @@ class Connection:
         if self._closed:
             raise StoreUnavailableError(f"the store {self.path} is closed")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._guarded, work)
+        return await loop.run_in_executor(self._thread, self.guarded, work)
 
     async def close(self) -> None:
         if self._closed:
@@ -125,7 +125,7 @@ class Connection:
         if self.db.in_transaction:
             self.db.execute("rollback")
 
-    def _guarded(self, work: Callable[[], T]) -> T:
+    def guarded(self, work: Callable[[], T]) -> T:
         try:
             return work()
         except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""The contract's calls that look at what is stored, mend it, export it and keep it tidy."""
+"""The contract's calls that look at what is stored, mend it and keep it tidy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from monarq.model import (
     MetricPoint,
     OutputPart,
     Page,
-    PartitionRange,
     Record,
-    Segment,
     StoredMessage,
     Trace,
 )
@@ -216,20 +214,6 @@ class InspectCalls(Calls):
         validation.check_name(kind, "kind")
         validation.check_name(key, "key")
         return await self._write(lambda session: records.delete_record(session, kind, key))
-
-    # --- export --------------------------------------------------------------------------
-
-    async def export_plan(self, queue: str) -> list[PartitionRange]:
-        return await self._read(lambda session: messages.export_plan(session, queue))
-
-    async def export_read(
-        self, partition_id: int, first_seq: int, last_seq: int, *, max_bytes: int = 32 << 20
-    ) -> list[Segment]:
-        return await self._read(
-            lambda session: messages.export_read(
-                session, partition_id, first_seq, last_seq, max_bytes
-            )
-        )
 
     # --- the broker's own ----------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from monarq.store.sqlite.export_calls import ExportCalls
 from monarq.store.sqlite.figures import FigureCalls
 from monarq.store.sqlite.inspect_calls import InspectCalls
 from monarq.store.sqlite.queue_calls import QueueCalls
 
 
-class SqliteStore(QueueCalls, InspectCalls, FigureCalls):
+class SqliteStore(QueueCalls, InspectCalls, ExportCalls, FigureCalls):
     """In one file that several processes may open at once, or in memory.
 
     Each call is one transaction, run by one thread; nothing blocks the event loop."""

@@ -1,0 +1,109 @@
+"""Positions in the logs that are exported, and pages of their rows.
+
+A position is a number with leading zeros, so that positions sort as texts; within a page's
+`next` a second number may follow it, where several rows share the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from monarq.crypto import Cipher, open_payload
+from monarq.errors import InvalidRequestError
+from monarq.store.exported import MOST_ROWS, STORED_TABLES, ExportedRows
+from monarq.store.validation import check_int, check_limit, check_name
+from monarq.tables import get_table
+
+LogPlace: TypeAlias = tuple[int, ...]
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "deliveries": ("id",),
+    "dead_letters": ("id",),
+    "attempts": ("id",),
+    "metrics": ("at", "queue_id"),
+    "items": ("partition_id", "seq"),
+}
+"""The columns that a table is read in the order of; the first one is its position."""
+_DIGITS = 19
+_LAST = 2**63 - 1
+
+
+def position(number: int) -> str:
+    return f"{number:0{_DIGITS}}"
+
+
+def place(table: str, text: str | None, field: str) -> LogPlace:
+    """Behind all rows at that position; of None, before all rows."""
+    keys = KEYS[table]
+    if text is None:
+        return (-1,) * len(keys)
+    numbers = str(text).split(".")
+    if not 1 <= len(numbers) <= len(keys) or not all(
+        len(one) == _DIGITS and one.isascii() and one.isdigit() and int(one) <= _LAST
+        for one in numbers
+    ):
+        raise InvalidRequestError(f"{field} is not a position of {table}")
+    return (*map(int, numbers), *(_LAST,) * (len(keys) - len(numbers)))
+
+
+def page(
+    table: str, columns: Sequence[str], rows: Sequence[Any], limit: int, cipher: Cipher | None
+) -> ExportedRows:
+    """Of rows that begin with their keys, at most `limit` of them."""
+    keys = len(KEYS[table])
+    after = None
+    if len(rows) == limit:
+        after = ".".join(map(position, rows[-1][:keys]))
+    plain = [row[keys:] for row in rows]
+    if "payload" in columns:
+        at = columns.index("payload")
+        plain = [(*row[:at], open_payload(bytes(row[at]), cipher), *row[at + 1 :]) for row in plain]
+    return ExportedRows(plain, after)
+
+
+def check_export_rows(
+    table: str,
+    columns: Sequence[str],
+    until: str | None,
+    queues: Sequence[str] | None,
+    limit: int,
+) -> None:
+    check_stored(table)
+    check_columns(table, columns)
+    if until is not None and table == "items":
+        raise InvalidRequestError("items are read as they are now: until is for logs")
+    check_limit(limit, MOST_ROWS)
+    for queue in queues or ():
+        check_name(queue, "queue")
+
+
+def check_stored(table: str) -> None:
+    if table not in STORED_TABLES:
+        raise InvalidRequestError(
+            f"{table!r} cannot be exported by rows: use one of {', '.join(STORED_TABLES)}"
+        )
+
+
+def check_log(table: str) -> None:
+    if table not in STORED_TABLES or table == "items":
+        logs = ", ".join(name for name in STORED_TABLES if name != "items")
+        raise InvalidRequestError(f"{table!r} is not a log: use one of {logs}")
+
+
+def check_columns(table: str, columns: Sequence[str]) -> None:
+    known = get_table(table)
+    if not columns:
+        raise InvalidRequestError("columns must name at least one")
+    for name in columns:
+        known.column(name)
+    if len(set(columns)) < len(columns):
+        raise InvalidRequestError("a column is named twice")
+
+
+def check_spans(spans: Sequence[tuple[int, int, int]], most: int) -> None:
+    check_int(len(spans), "ranges", 0, most)
+    for partition_id, first_seq, last_seq in spans:
+        check_int(partition_id, "partitionId", 1, 2**62)
+        check_int(first_seq, "from", 1, 2**62)
+        check_int(last_seq, "to", 0, 2**62)

@@ -1,0 +1,187 @@
+"""Exporting messages as they are stored, and the logs and items row by row. Nothing here writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from monarq.crypto import Cipher
+from monarq.errors import StoreUnavailableError
+from monarq.store import positions, segments
+from monarq.store.exported import MOST_SPANS, ExportedMessages, ExportedRows, ExportedSegment, Span
+from monarq.store.postgres.database import Database
+from monarq.store.validation import check_int
+
+# Sizes are known without reading what is large, so that only rows that are wanted are read.
+_MESSAGES = """
+    select queue, partition, partition_id, first_seq, created_at,
+        greatest(first - first_seq, 0)::integer as start,
+        least(last - first_seq + 1, count)::integer as "end",
+        {data} as data, {offsets} as offsets, {lists}, place, found
+    from (
+        select q.name as queue, p.name as partition, r.first, r.last, r.place, s.*,
+            sum(octet_length(s.data)) over before - octet_length(s.data) as before,
+            count(*) over () as found
+        from unnest($1::bigint[], $2::bigint[], $3::bigint[])
+            with ordinality as r (partition_id, first, last, place)
+        join monarq.partitions p on p.id = r.partition_id
+        join monarq.queues q on q.id = p.queue_id
+        cross join lateral (
+            select * from monarq.segments s
+            where s.partition_id = r.partition_id and s.first_seq <= r.last
+                and s.first_seq + s.count > r.first
+                and s.first_seq >= coalesce((
+                    select max(b.first_seq) from monarq.segments b
+                    where b.partition_id = r.partition_id and b.first_seq <= r.first), 0)
+        ) as s
+        window before as (order by r.place, s.first_seq rows unbounded preceding)
+    ) as found
+    where before <= $4 order by place, first_seq
+"""
+_LISTS = {"transaction_id": "transaction_ids", "trace_id": "trace_ids", "producer": "producers"}
+
+_ID = "d.partition_id || '-' || d.seq"
+_EXPRESSIONS: dict[str, dict[str, str]] = {
+    "deliveries": {
+        "partition": "coalesce(p.name, '')",
+        "consumer_group": "coalesce(g.name, '')",
+        "lease_number": "d.lease_no",
+    },
+    "dead_letters": {
+        "message_id": _ID,
+        "partition": "d.partition_name",
+        "consumer_group": "d.group_name",
+    },
+    "attempts": {"item_id": _ID},
+    "metrics": {},
+    "items": {
+        "partition": "p.name",
+        "message_id": _ID,
+        "transaction_id": f"coalesce(d.transaction_id, {_ID})",
+        "run_at": "case when d.state = 'scheduled' then d.due_at end",
+    },
+}
+_JOINS = {
+    "deliveries": """
+        left join monarq.partitions p on p.id = d.partition_id
+        left join monarq.groups g on g.id = d.group_id
+    """,
+    "items": "join monarq.partitions p on p.id = d.partition_id",
+}
+
+_WRITERS = """
+    select virtualtransaction from pg_locks
+    where locktype = 'relation' and mode = 'RowExclusiveLock'
+        and database = (select oid from pg_database where datname = current_database())
+        and relation = 'monarq.{table}'::regclass
+"""
+_PATIENCE_SECONDS = 20.0
+
+
+async def export_messages(
+    database: Database,
+    cipher: Cipher | None,
+    spans: Sequence[Span],
+    columns: Collection[str],
+    max_bytes: int,
+) -> ExportedMessages:
+    positions.check_columns("messages", list(columns))
+    positions.check_spans(spans, MOST_SPANS)
+    check_int(max_bytes, "maxBytes", 1, 1 << 30)
+    sql = _MESSAGES.format(
+        data="data" if "payload" in columns else "null::bytea",
+        offsets="offsets" if "payload" in columns else "case when deleted > 0 then offsets end",
+        lists=", ".join(
+            name if column in columns else f"null::text[] as {name}"
+            for column, name in _LISTS.items()
+        ),
+    )
+    # Without payloads there is nothing large.
+    most = max_bytes if "payload" in columns else 1 << 62
+    rows = await database.fetch(sql, *_columns_of(spans), most)
+    found = [_segment(row, cipher) for row in rows]
+    if not rows or len(rows) == rows[0]["found"]:
+        return ExportedMessages(found)
+    return ExportedMessages(found, (rows[-1]["place"] - 1, found[-1].first_seq + found[-1].end))
+
+
+def _columns_of(spans: Sequence[Span]) -> list[list[int]]:
+    return [list(values) for values in zip(*spans, strict=True)] or [[], [], []]
+
+
+def _segment(row: Any, cipher: Cipher | None) -> ExportedSegment:
+    segment = ExportedSegment(*row[:12])
+    if segment.data is None or segment.offsets is None:
+        return segment
+    data, offsets = segments.opened_bytes(segment.data, segment.offsets, cipher)
+    return segment if data is segment.data else segment._replace(data=data, offsets=offsets)
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+async def export_rows(
+    database: Database,
+    cipher: Cipher | None,
+    table: str,
+    columns: Sequence[str],
+    after: str | None,
+    until: str | None,
+    queues: Sequence[str] | None,
+    limit: int,
+) -> ExportedRows:
+    positions.check_export_rows(table, columns, until, queues, limit)
+    start = positions.place(table, after, "after")
+    end = None if until is None else positions.place(table, until, "until")[0]
+    expressions = _EXPRESSIONS[table]
+    keys = [f"d.{name}" for name in positions.KEYS[table]]
+    chosen = [
+        "q.name" if name == "queue" else expressions.get(name, f"d.{name}") for name in columns
+    ]
+    numbers = ", ".join(f"${n}" for n in range(4, 4 + len(keys)))
+    rows = await database.fetch(
+        f"select {', '.join((*keys, *chosen))} from monarq.{table} d "
+        f"join monarq.queues q on q.id = d.queue_id {_JOINS.get(table, '')} "
+        f"where ({', '.join(keys)}) > ({numbers}) "
+        f"and ($1::bigint is null or {keys[0]} <= $1) "
+        "and ($2::text[] is null or q.name = any ($2)) "
+        f"order by {', '.join(keys)} limit $3",
+        end,
+        None if queues is None else list(queues),
+        limit,
+        *start,
+    )
+    return positions.page(table, columns, rows, limit, cipher)
+
+
+async def log_end(database: Database, table: str) -> str:
+    positions.check_log(table)
+    if table == "metrics":
+        # Each minute's points are written by one transaction, and the next only after it.
+        return positions.position(
+            await database.fetchval("select max(at) from monarq.metrics") or 0
+        )
+    # An id is taken before its row can be seen, and rows are committed in any order. Whoever has
+    # taken one holds the table's lock until everybody sees the row: so all ids up to the last
+    # one are settled once those who hold the lock now no longer do. The order of these statements
+    # matters. (Who takes one later takes a higher one.)
+    last = await database.fetchval(
+        f"select pg_sequence_last_value(pg_get_serial_sequence('monarq.{table}', 'id')::regclass)"
+    )
+    writers = [row[0] for row in await database.fetch(_WRITERS.format(table=table))]
+    pause, waited = 0.001, 0.0
+    while writers:
+        if waited > _PATIENCE_SECONDS:
+            raise StoreUnavailableError(
+                f"a transaction has been writing to {table} for more than "
+                f"{_PATIENCE_SECONDS:.0f} s: what comes before it is not known yet"
+            )
+        await asyncio.sleep(pause)
+        waited += pause
+        pause = min(2 * pause, 0.1)
+        rows = await database.fetch(
+            f"{_WRITERS.format(table=table)} and virtualtransaction = any ($1)", writers
+        )
+        writers = [row[0] for row in rows]
+    return positions.position(last or 0)

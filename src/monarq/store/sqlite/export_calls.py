@@ -1,0 +1,58 @@
+"""The contract's calls that export: they read on a connection of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from monarq.model import PartitionRange, Segment
+from monarq.store import positions, validation
+from monarq.store.exported import MOST_SPANS, ExportedMessages, ExportedRows, Span
+from monarq.store.sqlite import exporting, messages
+from monarq.store.sqlite.calls import Calls
+
+
+class ExportCalls(Calls):
+    async def export_plan(self, queue: str) -> list[PartitionRange]:
+        return await self._read(lambda session: messages.export_plan(session, queue))
+
+    async def export_read(
+        self, partition_id: int, first_seq: int, last_seq: int, *, max_bytes: int = 32 << 20
+    ) -> list[Segment]:
+        return await self._read(
+            lambda session: messages.export_read(
+                session, partition_id, first_seq, last_seq, max_bytes
+            )
+        )
+
+    async def export_messages(
+        self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
+    ) -> ExportedMessages:
+        positions.check_columns("messages", list(columns))
+        positions.check_spans(spans, MOST_SPANS)
+        validation.check_int(max_bytes, "maxBytes", 1, 1 << 30)
+        return await self._reader.run(
+            lambda db: exporting.export_messages(db, self._cipher, spans, columns, max_bytes)
+        )
+
+    async def export_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        after: str | None = None,
+        until: str | None = None,
+        queues: Sequence[str] | None = None,
+        limit: int = 10_000,
+    ) -> ExportedRows:
+        positions.check_export_rows(table, columns, until, queues, limit)
+        start = positions.place(table, after, "after")
+        end = None if until is None else positions.place(table, until, "until")
+        return await self._reader.run(
+            lambda db: exporting.export_rows(
+                db, self._cipher, table, columns, start, end, queues, limit
+            )
+        )
+
+    async def log_end(self, table: str) -> str:
+        positions.check_log(table)
+        return await self._reader.run(lambda db: exporting.log_end(db, table, self._clock.now()))
