@@ -172,3 +172,9 @@ class PayloadError(MonarqError):
     """A payload does not fit the type that it is read as."""
 
     code = "payload"
+
+
+class DataLossError(MonarqError):
+    """Messages that a pipeline had still to read are gone."""
+
+    code = "data_loss"

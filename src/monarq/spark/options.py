@@ -198,12 +198,13 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
         return f"ReadOptions(table={self.table!r}, queues={self.queues!r})"
 
 
-def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
-    """Checked as a whole; nothing is opened."""
+def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> ReadOptions:
+    """Checked as a whole; nothing is opened. `stream` is None where nobody knows yet."""
     values = option_values(given, READ_OPTIONS)
+    url = required_url(values)
     options = ReadOptions(
-        url=required_url(values),
-        token=values["token"] or os.environ.get(TOKEN_VARIABLE) or None,
+        url=url,
+        token=chosen_token(url, values["token"]),
         encryption_key=values["encryptionKey"],
         table=values["table"],
         queues=_either(values, "queue", "queues"),
@@ -222,6 +223,13 @@ def read_options(given: Mapping[str, str], *, stream: bool = False) -> ReadOptio
     return options
 
 
+def chosen_token(url: str, given: str | None) -> str | None:
+    """The option, or else the environment's; a store has no use for that one."""
+    if given is None and url.startswith("http"):
+        return os.environ.get(TOKEN_VARIABLE) or None
+    return given
+
+
 def required_url(values: Mapping[str, Any]) -> str:
     url: str | None = values["url"]
     if url is None:
@@ -238,7 +246,12 @@ def _either(values: Mapping[str, Any], single: str, several: str) -> tuple[str, 
     return (values[single],) if values[single] is not None else values[several]
 
 
-def _check_together(options: ReadOptions, given: set[str], *, stream: bool) -> None:
+def _check_together(options: ReadOptions, given: set[str], *, stream: bool | None) -> None:
+    if options.partitions is not None and isinstance(options.ending, Reached):
+        raise InvalidRequestError(
+            "option 'endingOffsets': an offset of a stream is of all partitions; it cannot be "
+            "used together with 'partition(s)'"
+        )
     if options.queues is not None and options.queue_pattern is not None:
         raise InvalidRequestError("option 'queuePattern' cannot be used together with 'queue(s)'")
     kind = TABLES[options.table or "messages"].kind
@@ -248,7 +261,7 @@ def _check_together(options: ReadOptions, given: set[str], *, stream: bool) -> N
         )
     if stream:
         _check_stream(options, given, kind)
-    elif "maxmessagespertrigger" in given:
+    elif stream is False and "maxmessagespertrigger" in given:
         raise InvalidRequestError("option 'maxMessagesPerTrigger' is for streams only")
     if kind is not TableKind.MESSAGES:
         _check_not_messages(options, given, kind)

@@ -44,15 +44,15 @@ def read_offset(offset: dict[str, Any]) -> Positions:
 
 def write_log_offset(table: str, position: str | None) -> dict[str, Any]:
     """The offset of a stream of one of the logs; None is its beginning."""
-    return {"position": position, "table": table, "version": _VERSION}
+    return {"position": position or "", "table": table, "version": _VERSION}
 
 
 def read_log_offset(offset: dict[str, Any], table: str) -> str | None:
     check_offset(offset, table)
     position = offset.get("position")
-    if position is not None and not isinstance(position, str):
+    if not isinstance(position, str):
         raise InvalidRequestError(f"this is no offset of a stream of {table}")
-    return position
+    return position or None
 
 
 def is_offset(document: Any) -> bool:

@@ -1,0 +1,64 @@
+"""The data source `monarq`: what Spark calls for `spark.read.format("monarq")` and the like.
+
+Only picks who does the work. Spark makes it in workers of its own, so nothing is kept here
+beyond the options.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from monarq.errors import InvalidRequestError
+from monarq.spark.batch import LogReader, MessagesReader, StateReader
+from monarq.spark.ddl import read_type
+from monarq.spark.options import ReadOptions, read_options
+from monarq.spark.ranges import chosen_table
+from monarq.spark.schemas import Shape, shape_of, spark_schema
+from monarq.spark.stream import LogStream, MessageStream
+from monarq.tables import TableKind, get_table
+
+
+class MonarqSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "monarq"
+
+    def schema(self) -> StructType:
+        options = read_options(self.options)
+        payload = None
+        if options.payload_schema is not None:
+            try:
+                payload = read_type(options.payload_schema)
+            except InvalidRequestError as error:
+                raise InvalidRequestError(f"option 'payloadSchema': {error}") from None
+        return spark_schema(chosen_table(options), payload)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = read_options(self.options, stream=False)
+        shape = _shape(options, schema)
+        match get_table(shape.table).kind:
+            case TableKind.MESSAGES:
+                return MessagesReader(options, shape)
+            case TableKind.LOG:
+                return LogReader(options, shape)
+            case TableKind.STATE:
+                return StateReader(options, shape)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        options = read_options(self.options, stream=True)
+        shape = _shape(options, schema)
+        match get_table(shape.table).kind:
+            case TableKind.MESSAGES:
+                return MessageStream(options, shape)
+            case TableKind.LOG:
+                return LogStream(options, shape)
+            case TableKind.STATE:
+                raise InvalidRequestError(
+                    f"table {shape.table} cannot be read as a stream, since its rows change: "
+                    "use spark.read"
+                )
+
+
+def _shape(options: ReadOptions, schema: StructType) -> Shape:
+    return shape_of(chosen_table(options), schema)

@@ -1,0 +1,66 @@
+"""One Spark session for all tests of a process, and the ways to reach the same queues.
+
+    def test_something(spark: SparkSession, store_url: str) -> None:
+        fill(store_url, [PushItem(queue="orders", payload=b"1")])
+        frame = spark.read.format("monarq").options(url=store_url, queue="orders").load()
+
+A test that needs a session of its own kind (a cluster, Connect) runs it in another process.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from monarq.spark import session
+from tests.postgres_server import fresh_database
+from tests.server.serving import ServerProcess
+from tests.spark.seeding import Urls
+
+SPARK_SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.python.worker.reuse": "true",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores; shared, so a test that changes a setting puts it back."""
+    place = tmp_path_factory.mktemp("spark")
+    made = session(
+        "local[2]",
+        app_name="monarq-tests",
+        config=SPARK_SETTINGS
+        | {"spark.local.dir": str(place), "spark.sql.warehouse.dir": str(place / "warehouse")},
+    )
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    """A SQLite file of this test's own; made by the first who writes to it."""
+    return f"sqlite:///{tmp_path / 'monarq.db'}"
+
+
+@pytest.fixture
+def broker(store_url: str, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A broker on `store_url`, in a process of its own."""
+    with ServerProcess({"store": store_url, "data_dir": str(tmp_path / "broker")}) as server:
+        yield server
+
+
+@pytest.fixture
+async def postgres_urls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Urls]:
+    """A PostgreSQL database of this test's own, and a broker on it."""
+    async with fresh_database(postgres_dsn) as dsn:
+        settings = {"store": dsn, "data_dir": str(tmp_path / "broker")}
+        server = await asyncio.to_thread(ServerProcess(settings).__enter__)
+        try:
+            yield Urls(store=dsn, broker=server.url)
+        finally:
+            await asyncio.to_thread(server.end)
