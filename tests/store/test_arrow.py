@@ -13,7 +13,6 @@ from monarq.store.exported import Span
 from monarq.tables import TABLES
 from tests.store.calls import unwrap
 
-
 COLUMNS = TABLES["messages"].column_names
 
 
