@@ -1,0 +1,315 @@
+/* Starts the dashboard, opens the page that the address names, and keeps it current.
+
+   A page is a module with `open(ctx)`, which gives { title, crumbs, topics, follow, load, render,
+   actions, leave }: `load` fetches, `render` describes what is shown, `topics` are handlers of live
+   events. Pages are fetched when they are first opened. */
+
+import { ApiError, get, post, remove, setCsrf, watch } from "./api.js";
+import { notice } from "./dialog.js";
+import { fill, h } from "./dom.js";
+import { Live } from "./live.js";
+import { empty, setServerTime, tellTimes } from "./parts.js";
+import { amend, go, link, read } from "./router.js";
+import { frame, SECTIONS, signIn } from "./shell.js";
+
+const PAGES = {
+  overview: () => import("./pages/overview.js"),
+  queues: (one) => (one ? import("./pages/queue.js") : import("./pages/queues.js")),
+  messages: (one) => (one ? import("./pages/message.js") : import("./pages/messages.js")),
+  groups: (one) => (one ? import("./pages/group.js") : import("./pages/groups.js")),
+  "dead-letters": () => import("./pages/dead_letters.js"),
+  jobs: (one) => (one ? import("./pages/job.js") : import("./pages/jobs.js")),
+  pipeline: () => import("./pages/pipeline.js"),
+  system: () => import("./pages/system.js"),
+};
+const THEMES = ["auto", "light", "dark"];
+const TELL_TIMES_MS = 2_000;
+
+const root = document.getElementById("app");
+const model = {
+  section: "overview", overview: null, connection: "connecting", menuOpen: false, suggestions: [],
+  session: { auth: false, signedIn: false, roles: [] },
+  theme: document.documentElement.dataset.theme ?? "auto",
+  signIn: { fault: null, busy: false },
+};
+let page = null;
+let opened = 0;
+let planned = false;
+
+const live = new Live({
+  probe: loadOverview,
+  healed: () => reload(),
+  changed: (state) => {
+    model.connection = state;
+    redraw();
+  },
+  event: (topic, data) => {
+    if (topic === "hello") setServerTime(data.at);
+    if (topic === "overview") mergeOverview(data);
+    page?.content?.topics?.[topic]?.(data);
+    redraw();
+  },
+});
+
+async function loadOverview() {
+  mergeOverview(await get("dashboard/overview"));
+  redraw();
+}
+
+function mergeOverview(data) {
+  model.overview = { ...model.overview, ...data };
+  if (data.at) setServerTime(data.at);
+}
+
+function redraw() {
+  if (planned) return;
+  planned = true;
+  queueMicrotask(() => {
+    planned = false;
+    draw();
+  });
+}
+
+function draw() {
+  root.classList.toggle("app-signed-out", !model.session.signedIn);
+  if (!model.session.signedIn) {
+    if (model.asked) fill(root, signIn(model.signIn, submitToken));
+    return;
+  }
+  fill(root, frame(model, actions, main()));
+  document.title = page?.content?.title ? `${page.content.title} · Monarq` : "Monarq";
+}
+
+function main() {
+  const { content, fault, loaded } = page ?? {};
+  let body = null;
+  if (fault) body = failure(fault);
+  else if (content && loaded) body = content.render();
+  else body = h("p.loading", { role: "status" }, "Loading…");
+  return h("main.main", { key: `main-${page?.number}`, id: "main", tabindex: "-1", "aria-busy": String(!loaded && !fault) },
+    outage(),
+    content && h("div.page-head", null,
+      h("div.page-title", null, content.crumbs && crumbs(content.crumbs), h("h1.name", { dir: "auto" }, content.heading ?? content.title)),
+      !fault && loaded && content.actions && h("div.page-actions", null, content.actions())),
+    body);
+}
+
+function crumbs(all) {
+  return h("nav.crumbs", { "aria-label": "Where this is" }, all.map(([text, href]) =>
+    [h("a.name", { href, dir: "auto" }, text), h("span", { "aria-hidden": "true" }, " / ")]));
+}
+
+function outage() {
+  const store = model.overview?.health.store;
+  if (model.connection === "offline") {
+    return h("div.banner.banner-bad", { role: "alert", key: "outage" },
+      h("b", null, "The broker does not answer."), " What you see is as it was; this page looks again by itself.");
+  }
+  if (store && !store.ok) {
+    return h("div.banner.banner-bad", { role: "alert", key: "outage" },
+      h("b", null, "The store is down."), " Pushes are kept in files; the rest waits. ", h("a", { href: link(["system"]) }, "Details"));
+  }
+  return null;
+}
+
+function failure(fault) {
+  if (fault.status === 404) return empty("There is no such thing here.", fault.message);
+  if (fault.status === 403) return empty("Your role does not allow this.", fault.message);
+  return h("div.failure", { role: "alert" }, h("p", null, h("b", null, "This could not be loaded. "), fault.message),
+    h("button.button", { type: "button", onclick: () => reload() }, "Try again"));
+}
+
+async function openPage() {
+  const number = ++opened;
+  const { parts, query } = read();
+  const section = PAGES[parts[0]] ? parts[0] : "overview";
+  page?.content?.leave?.();
+  Object.assign(model, { section, menuOpen: false });
+  page = { number, content: null, loaded: false, fault: null };
+  redraw();
+  try {
+    const module = await PAGES[section](parts.length > 1);
+    if (number !== opened) return;
+    page.content = module.open({
+      parts: parts.slice(1),
+      query,
+      redraw: () => number === opened && redraw(),
+      reload: () => (number === opened ? reload() : null),
+      overview: () => model.overview,
+      loadOverview,
+      can: (role) => model.session.roles.includes(role),
+      session: () => model.session,
+      follow: () => number === opened && followPage(),
+      amend,
+    });
+    followPage();
+    await reload();
+    if (number === opened && document.activeElement === document.body) {
+      document.getElementById("main")?.focus({ preventScroll: true });
+    }
+  } catch (error) {
+    if (number !== opened) return;
+    page.fault = new ApiError(0, "unreachable", "The page could not be fetched from the broker.");
+    console.error(error);
+    redraw();
+  }
+}
+
+function followPage() {
+  const { content } = page;
+  const topics = new Set(["overview", ...Object.keys(content.topics ?? {})]);
+  live.follow([...topics], content.follow?.() ?? {});
+}
+
+async function reload() {
+  const mine = page;
+  if (!mine?.content || !model.session.signedIn) return;
+  try {
+    await mine.content.load?.();
+    mine.fault = null;
+    mine.loaded = true;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    // What was there stays while the broker is away.
+    if (!mine.loaded || !error.unreachable) mine.fault = error;
+    if (error.unreachable && mine.loaded) mine.fault = null;
+  }
+  if (mine === page) redraw();
+}
+
+const actions = {
+  menu: () => {
+    model.menuOpen = !model.menuOpen;
+    redraw();
+  },
+  theme: () => {
+    model.theme = THEMES[(THEMES.indexOf(model.theme) + 1) % THEMES.length];
+    if (model.theme === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = model.theme;
+    try {
+      localStorage.setItem("monarq-theme", model.theme);
+    } catch {
+      // Storage may be forbidden: the choice holds until the page is closed.
+    }
+    redraw();
+  },
+  signOut: async () => {
+    await remove("session");
+    location.reload();
+  },
+  suggest: async (event) => {
+    const text = event.target.value.trim();
+    if (!text) return;
+    try {
+      const [queues, groups] = await Promise.all([
+        get("dashboard/queues", { search: text, limit: 8 }), get("dashboard/groups", { search: text, limit: 5 }),
+      ]);
+      model.suggestions = [
+        ...queues.queues.map((one) => one.name), ...new Set(groups.groups.map((one) => `group ${one.name}`)),
+      ];
+      redraw();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+    }
+  },
+  find: async (event) => {
+    event.preventDefault();
+    const box = event.target.elements.go;
+    const text = box.value.trim();
+    if (!text) return;
+    try {
+      await find(text);
+      box.value = "";
+    } catch (error) {
+      notice(error.message, { bad: true });
+    }
+  },
+};
+
+async function find(text) {
+  if (text.startsWith("group ")) return go(["groups"], { search: text.slice(6) });
+  const queues = await get("dashboard/queues", { search: text, limit: 50 });
+  if (queues.queues.some((one) => one.name === text)) return go(["queues", text]);
+  if (/^\d+-\d+$/.test(text)) {
+    const { found } = await get("dashboard/find", { transactionId: text });
+    if (found.length) {
+      const [one] = found;
+      return one.kind === "item" ? go(["jobs", one.id]) : go(["messages", one.partitionId, one.id]);
+    }
+  }
+  if (queues.queues.length) return go(["queues"], { search: text });
+  const groups = await get("dashboard/groups", { search: text, limit: 1 });
+  if (groups.groups.length) return go(["groups"], { search: text });
+  return go(["messages"], { find: text });
+}
+
+async function submitToken(event) {
+  event.preventDefault();
+  const box = event.target.elements.token;
+  model.signIn = { fault: null, busy: true };
+  redraw();
+  try {
+    await begin(await post("session", { token: box.value.trim() }));
+    box.value = "";
+    model.signIn = { fault: null, busy: false };
+  } catch (error) {
+    model.signIn = { fault: error.message, busy: false };
+  }
+  redraw();
+}
+
+async function begin(session) {
+  model.session = session;
+  model.asked = true;
+  setCsrf(session.csrfToken);
+  if (session.signedIn) await openPage();
+  else {
+    live.stop();
+    model.overview = null;
+    page = null;
+  }
+  redraw();
+}
+
+let asking = false;
+async function askSession() {
+  if (asking) return;
+  asking = true;
+  try {
+    const session = await get("session");
+    if (session.signedIn !== model.session.signedIn || !model.asked) await begin(session);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (!model.asked) {
+      fill(root, h("main.sign-in", { id: "main" }, h("p.banner.banner-bad", { role: "alert" }, "The broker does not answer. Trying again…")));
+      setTimeout(askSession, 1000);
+    }
+  } finally {
+    asking = false;
+  }
+}
+
+watch({ unauthorised: () => askSession() });
+window.addEventListener("hashchange", () => {
+  if (location.hash === "#main") {
+    history.replaceState(null, "", link([model.section]));
+    return;
+  }
+  if (model.session.signedIn) openPage();
+});
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+});
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, textarea, select, dialog");
+  if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    document.getElementById("go")?.focus();
+  }
+  const number = Number(event.key);
+  if (number >= 1 && number <= SECTIONS.length) go([SECTIONS[number - 1][0]]);
+});
+setInterval(() => document.hidden || tellTimes(root), TELL_TIMES_MS);
+askSession();
