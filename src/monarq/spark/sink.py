@@ -8,7 +8,7 @@ workers, once a task, and again when a task or a whole batch is repeated: the tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,10 @@ from pyspark.sql.types import StructType
 from monarq.errors import InvalidRequestError
 from monarq.model import QueueKind
 from monarq.spark.sink_columns import SinkColumns, resolve_columns
+from monarq.spark.sink_copies import missing_copies, push_missing
 from monarq.spark.sink_options import SinkOptions, read_sink_options
 from monarq.spark.sink_writer import write_rows
+from monarq.spark.transaction_ids import Digests
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -75,7 +77,7 @@ class Committed(WriterCommitMessage):
 
     rows: int
     duplicates: int
-    digests: dict[bytes, int]
+    digests: Digests
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -85,6 +87,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         return _write(self._options, self._columns, iterator, self._options.write_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _finish(self._options, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -96,6 +101,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         scope = f"{_property(_QUERY)}/{_property(_BATCH)}/{self._options.write_id}"
         return _write(self._options, self._columns, iterator, scope)
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        _finish(self._options, messages)
+
 
 def _write(
     options: SinkOptions, columns: SinkColumns, batches: Iterator[RecordBatch], scope: str
@@ -104,6 +112,11 @@ def _write(
     task = context.partitionId() if context is not None else 0
     written, digests = write_rows(options, columns, batches, scope=scope, task=task)
     return Committed(written.rows, written.duplicates, digests)
+
+
+def _finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    tasks = [message.digests for message in messages if isinstance(message, Committed)]
+    push_missing(options, missing_copies(tasks))
 
 
 def _property(name: str) -> str:

@@ -94,8 +94,11 @@ class RowReader:
             _micros(batch, columns.run_at),
             _whole(batch, columns.max_attempts),
         ]
-        pushed = [queue, partition, trace_id, *rest]
-        ids = self._ids(batch, payload, [one for one in pushed if isinstance(one, pa.Array)])
+        if self._columns.id_rule == "hash":
+            others = [one.cast(pa.string()) for one in (trace_id, *rest) if one is not None]
+            ids = self.hashed.ids(queue, partition, payload, others)
+        else:
+            ids = self._ids(batch)
         self._count += batch.num_rows
         return Rows(0, queue, partition, ids, payload, trace_id, *rest)
 
@@ -111,7 +114,7 @@ class RowReader:
             return checked_json(column.cast(pa.string()))
         return json_values(column)
 
-    def _ids(self, batch: pa.RecordBatch, payload: pa.Array, others: list[pa.Array]) -> pa.Array:
+    def _ids(self, batch: pa.RecordBatch) -> pa.Array:
         match self._columns.id_rule:
             case "column":
                 return _text(batch, self._columns.transaction_id)
@@ -119,9 +122,7 @@ class RowReader:
                 ids = identity_ids(*(_plain(batch, name) for name in IDENTITY))
                 self._last_id = check_once(ids, self._last_id)
                 return ids
-            case "position":
-                return positional_ids(self._scope, self._task, self._count, batch.num_rows)
-        return self.hashed.ids([payload, *(one.cast(pa.string()) for one in others)])
+        return positional_ids(self._scope, self._task, self._count, batch.num_rows)
 
     def _by_lane(self, rows: Rows) -> Iterator[Rows]:
         """Rows of one partition together, in their order."""

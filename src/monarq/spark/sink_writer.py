@@ -11,6 +11,7 @@ from monarq.spark.sink_options import SinkOptions
 from monarq.spark.sink_requests import bodies, pushes
 from monarq.spark.sink_rows import RowReader
 from monarq.spark.sink_store import sink_store
+from monarq.spark.transaction_ids import Digests
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -23,15 +24,15 @@ def write_rows(
     *,
     scope: str,
     task: int,
-) -> tuple[Written, dict[bytes, int]]:
-    """What became of the rows; with hashed ids also how often each digest occurred."""
+) -> tuple[Written, Digests]:
+    """What became of the rows, and what was hashed of them."""
     lanes = options.requests_in_flight if options.is_http else 1
     reader = RowReader(options, columns, lanes=lanes, scope=scope, task=task)
     if options.is_http:
         written = _to_broker(options, reader, batches)
     else:
         written = _to_store(options, reader, batches)
-    return written, reader.hashed.counts()
+    return written, reader.hashed.told()
 
 
 def _to_broker(options: SinkOptions, reader: RowReader, batches: Iterable[RecordBatch]) -> Written:

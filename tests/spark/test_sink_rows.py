@@ -1,0 +1,359 @@
+"""What rows become before they are pushed: JSON text, transaction ids, bodies of requests."""
+
+import json
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from pyspark.sql.types import LongType, StringType, StructType, TimestampType
+
+from monarq.errors import InvalidRequestError
+from monarq.spark.json_texts import json_object
+from monarq.spark.sink_columns import resolve_columns
+from monarq.spark.sink_copies import missing_copies
+from monarq.spark.sink_options import read_sink_options
+from monarq.spark.sink_requests import bodies, pushes
+from monarq.spark.sink_rows import RowReader, Rows, checked_json
+from monarq.spark.transaction_ids import HashedIds, check_once, identity_ids
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+TARGET = {"url": "http://localhost:1", "queue": "q"}
+
+
+def objects(**columns: Any) -> list[Any]:
+    texts = json_object(list(columns), [pa.array(column) for column in columns.values()])
+    return [json.loads(text) for text in texts.to_pylist()]
+
+
+def read(batch: pa.RecordBatch, schema: StructType, lanes: int = 1, **options: str) -> list[Rows]:
+    checked = read_sink_options(TARGET | options)
+    columns = resolve_columns(schema, checked, is_work=False)
+    reader = RowReader(checked, columns, lanes=lanes, scope="", task=0)
+    return list(reader.read(batch))
+
+
+class TestJson:
+    def test_every_kind_of_value_is_what_it_was(self) -> None:
+        at = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+        [row] = objects(
+            text=['"quoted" \\ and \n\t\x00 and ü🐝'],
+            number=[-(2**63)],
+            yes=[True],
+            half=[0.1],
+            money=pa.array([Decimal("12.30")], pa.decimal128(10, 2)),
+            at=pa.array([at], pa.timestamp("us", "UTC")),
+            local=pa.array([at.replace(tzinfo=None)], pa.timestamp("us")),
+            day=[at.date()],
+            deep=[{"a": {"b": "c"}, "none": None}],
+            many=[[{"at": at, "none": None}, {"at": at, "none": 1}]],
+            raw=[b"\x00\xff"],
+            named=pa.array([[("k", 1), ("l", None)]], pa.map_(pa.string(), pa.int64())),
+        )
+        time = "2026-01-02T03:04:05.678901"
+        assert row == {
+            "text": '"quoted" \\ and \n\t\x00 and ü🐝',
+            "number": -(2**63),
+            "yes": True,
+            "half": 0.1,
+            "money": 12.3,
+            "at": time + "Z",
+            "local": time,
+            "day": "2026-01-02",
+            "deep": {"a": {"b": "c"}},
+            "many": [{"at": time + "Z"}, {"at": time + "Z", "none": 1}],
+            "raw": "AP8=",
+            "named": {"k": 1},
+        }
+
+    def test_what_is_null_is_left_out(self) -> None:
+        rows = objects(a=[None, 1, None], b=["x", None, None], c=[None, None, None])
+        assert rows == [{"b": "x"}, {"a": 1}, {}]
+
+    def test_numbers_that_json_does_not_have_are_text(self) -> None:
+        rows = objects(x=[math.nan, math.inf, -math.inf, 1.5, None])
+        assert [row.get("x") for row in rows] == ["NaN", "Infinity", "-Infinity", 1.5, None]
+
+    def test_a_struct_that_is_null_is_left_out_whatever_lies_beneath_it(self) -> None:
+        inner = pa.StructArray.from_arrays([pa.array([1, 2])], ["n"], mask=pa.array([False, True]))
+        texts = json_object(["s"], [inner]).to_pylist()
+        assert texts == ['{"s":{"n":1}}', "{}"]
+
+    @given(st.lists(st.tuples(TEXT, st.floats(allow_nan=False, allow_infinity=False)), min_size=1))
+    def test_any_text_and_number_survives(self, rows: list[tuple[str, float]]) -> None:
+        found = objects(t=[text for text, _ in rows], f=[number for _, number in rows])
+        assert [(row["t"], row["f"]) for row in found] == rows
+
+    @given(st.lists(TEXT, min_size=1, max_size=5))
+    def test_any_text_as_payload_is_taken_exactly_if_it_is_json(self, texts: list[str]) -> None:
+        def is_json(text: str) -> bool:
+            try:
+                json.loads(text, parse_constant=lambda _: 1 / 0)
+            except (ValueError, ZeroDivisionError):
+                return False
+            return True
+
+        good = all(is_json(text) for text in texts)
+        try:
+            checked_json(pa.array(texts))
+        except InvalidRequestError:
+            assert not good
+        else:
+            assert good
+
+    @pytest.mark.parametrize(
+        "texts",
+        [
+            ['1,"priority":5'],
+            ['1},{"queue":"other","payload":2'],
+            ['"a', 'b"', "1,2"],
+            ["[1", "2]"],
+            [""],
+            ["1]", "[2"],
+            ["nul"],
+            ["{}x"],
+        ],
+    )
+    def test_a_payload_cannot_reach_into_the_request(self, texts: list[str]) -> None:
+        with pytest.raises(InvalidRequestError, match="payload is not JSON"):
+            checked_json(pa.array(["0", *texts, "1"]))
+
+
+class TestTransactionIds:
+    def test_names_with_slashes_do_not_meet(self) -> None:
+        ids = identity_ids(
+            pa.array(["a/b", "a", "a%2Fb"]), pa.array(["c", "b/c", "c"]), pa.array([1, 1, 1])
+        )
+        assert len(set(ids.to_pylist())) == 3
+        assert ids[0].as_py() == "a%2Fb/c/1"
+
+    def test_the_longest_names_make_ids_that_fit_and_differ(self) -> None:
+        name = "n" * 255
+        ids = identity_ids(pa.array([name, name]), pa.array([name, name]), pa.array([1, 2]))
+        [first, second] = ids.to_pylist()
+        assert first != second
+        assert len(first) <= 255
+
+    def test_an_identity_that_two_rows_carry_is_refused_also_across_batches(self) -> None:
+        last = check_once(pa.array(["a", "b"]), None)
+        with pytest.raises(InvalidRequestError, match="several rows carry the identity b"):
+            check_once(pa.array(["b", "c"]), last)
+        with pytest.raises(InvalidRequestError, match="several rows carry the identity d"):
+            check_once(pa.array(["d", "c", "d"]), last)
+
+    def test_equal_rows_get_the_same_ids_in_any_order_and_any_batches(self) -> None:
+        rows = ["a", "b", "a", "c", "a"]
+        whole = self.ids(rows)
+        parts = HashedIds("s")
+        found = self.ids(["c", "a"], parts) + self.ids(["a", "b", "a"], parts)
+        assert sorted(whole) == sorted(found)
+        assert len(set(whole)) == 5
+
+    def test_another_scope_queue_or_partition_is_another_id(self) -> None:
+        one = self.ids(["a"])
+        other = HashedIds("other").ids("q", "p", pa.array(["a"]), []).to_pylist()
+        column = HashedIds("s").ids(pa.array(["q"]), "p", pa.array(["a"]), []).to_pylist()
+        split = HashedIds("s").ids(pa.array(["q1"]), "p", pa.array(["a"]), []).to_pylist()
+        assert len({*one, *other, *column, *split}) == 4
+
+    def test_fields_that_flow_into_each_other_are_told_apart(self) -> None:
+        def one(queue: str, partition: str) -> str:
+            ids = HashedIds("s").ids(pa.array([queue]), pa.array([partition]), pa.array(["1"]), [])
+            return str(ids[0].as_py())
+
+        assert one("ab", "c") != one("a", "bc")
+
+    @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc")), max_size=30))
+    def test_tasks_and_driver_together_give_every_row_an_id_of_its_own(
+        self, dealt: list[tuple[int, str]]
+    ) -> None:
+        """However the rows are dealt to tasks, the ids are those of one task with all of them."""
+        tasks = [HashedIds("s") for _ in range(3)]
+        pushed: set[str] = set()
+        for task, row in dealt:
+            pushed |= set(self.ids([row], tasks[task]))
+        for missing in missing_copies([task.told() for task in tasks]):
+            assert (missing.queue, missing.partition) == ("q", "p")
+            pushed |= {
+                f"{missing.digest.hex()}-{number}" for number in range(missing.first, missing.total)
+            }
+        assert pushed == set(self.ids([row for _, row in dealt])) if dealt else not pushed
+        assert len(pushed) == len(dealt)
+
+    def test_the_driver_knows_where_a_copy_belongs(self) -> None:
+        tasks = [HashedIds("s"), HashedIds("s")]
+        for task, queues in zip(tasks, (["x", "y", "x"], ["z", "y"]), strict=True):
+            task.ids(pa.array(queues), "p", pa.array(["1"] * len(queues)), [])
+        [missing] = missing_copies([task.told() for task in tasks])
+        assert (missing.queue, missing.partition, missing.first, missing.total) == ("y", "p", 1, 2)
+
+    @staticmethod
+    def ids(rows: list[str], task: HashedIds | None = None) -> list[str]:
+        found: list[str] = (task or HashedIds("s")).ids("q", "p", pa.array(rows), []).to_pylist()
+        return found
+
+
+SOURCE = (
+    StructType()
+    .add("queue", StringType())
+    .add("partition", StringType())
+    .add("seq", LongType())
+    .add("payload", StringType())
+)
+
+
+def source_rows(count: int, partitions: int) -> pa.RecordBatch:
+    numbers = range(count)
+    return pa.record_batch(
+        {
+            "queue": ["orders"] * count,
+            "partition": [f"p-{number % partitions}" for number in numbers],
+            "seq": [number // partitions for number in numbers],
+            "payload": [str(number) for number in numbers],
+        }
+    )
+
+
+class TestRequests:
+    def test_bodies_and_pushes_say_the_same(self) -> None:
+        at = datetime(2026, 1, 2, tzinfo=UTC)
+        batch = pa.record_batch(
+            {
+                "payload": ['{"a": 1}', " 2 ", '"ü"'],
+                "q": ['a"b', "c", "c"],
+                "p": ["x", "y\\", "z"],
+                "id": ["1", "2", "3"],
+                "trace_id": ["t", None, None],
+                "due": pa.array([None, at, None], pa.timestamp("us", "UTC")),
+                "rank": [None, None, 7],
+            }
+        )
+        schema = StructType()
+        for name in ("payload", "q", "p", "id", "trace_id"):
+            schema = schema.add(name, StringType())
+        schema = schema.add("due", TimestampType()).add("rank", LongType())
+        options = {
+            "queueColumn": "q",
+            "partitionColumn": "p",
+            "transactionIdColumn": "id",
+            "runAtColumn": "due",
+            "priorityColumn": "rank",
+        }
+        checked = read_sink_options({"url": TARGET["url"], **options})
+        columns = resolve_columns(schema, checked, is_work=False)
+        [rows] = RowReader(checked, columns, lanes=1, scope="", task=0).read(batch)
+        [(count, body)] = bodies(rows, 10)
+        items = json.loads(body)["items"]
+        assert count == 3
+        assert sorted(items, key=lambda item: str(item["transactionId"])) == [
+            {"queue": 'a"b', "partition": "x", "transactionId": "1", "payload": {"a": 1}}
+            | {"traceId": "t"},
+            {"queue": "c", "partition": "y\\", "transactionId": "2", "payload": 2}
+            | {"runAt": "2026-01-02T00:00:00.000000Z"},
+            {"queue": "c", "partition": "z", "transactionId": "3", "payload": "ü", "priority": 7},
+        ]
+        [push] = pushes(rows, 10)
+        by_id = {item.transaction_id: item for item in push.items}
+        assert by_id["2"].run_at == int(at.timestamp()) * 1_000_000
+        assert by_id["3"].priority == 7
+        assert by_id["1"].payload == b'{"a": 1}'
+
+    @pytest.mark.parametrize("most", [1, 7, 100, 1000])
+    def test_every_row_is_in_one_body(self, most: int) -> None:
+        [rows] = read(source_rows(100, 1), SOURCE)
+        made = list(bodies(rows, most))
+        items = [item for _, body in made for item in json.loads(body)["items"]]
+        assert [item["payload"] for item in items] == list(range(100))
+        assert all(count <= most for count, _ in made)
+
+    def test_large_payloads_are_spread_over_bodies(self) -> None:
+        batch = pa.record_batch({"payload": ['"' + "x" * 3_000_000 + '"'] * 7})
+        [rows] = read(batch, StructType().add("payload", StringType()))
+        assert [count for count, _ in bodies(rows, 1000)] == [2, 2, 2, 1]
+
+    def test_a_payload_larger_than_a_body_goes_alone(self) -> None:
+        batch = pa.record_batch({"payload": ["1", '"' + "x" * 10_000_000 + '"', "2"]})
+        [rows] = read(batch, StructType().add("payload", StringType()))
+        assert [count for count, _ in bodies(rows, 1000)] == [1, 1, 1]
+
+    def test_rows_of_a_partition_take_one_lane_in_their_order(self) -> None:
+        lanes = read(source_rows(1000, 37), SOURCE, lanes=3)
+        assert len(lanes) == 3
+        seen: dict[str, int] = {}
+        for rows in lanes:
+            for partition, number in zip(
+                rows.partition.to_pylist(),  # type: ignore[union-attr]
+                map(int, rows.payload.to_pylist()),
+                strict=True,
+            ):
+                assert seen.get(partition, -1) < number
+                seen[partition] = number
+        found = [set(rows.partition.to_pylist()) for rows in lanes]  # type: ignore[union-attr]
+        assert sum(map(len, found)) == 37 == len(set.union(*found))
+        assert sum(map(len, lanes)) == 1000
+
+    def test_a_slice_of_a_batch_is_read_as_what_it_is(self) -> None:
+        batch = source_rows(100, 1).slice(40, 10)
+        [rows] = read(batch, SOURCE)
+        [(_, body)] = bodies(rows, 100)
+        items = json.loads(body)["items"]
+        assert [item["payload"] for item in items] == list(range(40, 50))
+        assert items[0]["transactionId"] == "orders/p-0/40"
+
+
+class TestColumns:
+    @pytest.mark.parametrize(
+        ("options", "wrong"),
+        [
+            ({"url": "ftp://x"}, "url"),
+            ({"queue": ""}, "queue"),
+            ({"queue": "q", "queueColumn": "x"}, "queueColumn"),
+            ({"partition": "a", "partitionColumn": "b"}, "partitionColumn"),
+            ({"messagesPerRequest": "0"}, "messagesPerRequest"),
+            ({"messagesPerRequest": "many"}, "messagesPerRequest"),
+            ({"transactionIds": "guess"}, "transactionIds"),
+            ({"transactionIds": "column"}, "transactionIdColumn"),
+            ({"transactionIds": "hash", "transactionIdColumn": "x"}, "transactionIdColumn"),
+            ({"retrySeconds": "-1"}, "retrySeconds"),
+            ({"encryptionKey": "00"}, "encryptionKey"),
+            ({"qeueu": "q"}, "did you mean 'queue'"),
+        ],
+    )
+    def test_a_wrong_option_is_named(self, options: dict[str, str], wrong: str) -> None:
+        with pytest.raises(InvalidRequestError, match=wrong):
+            read_sink_options(TARGET | options)
+
+    def test_a_secret_is_not_repeated_in_an_error(self) -> None:
+        with pytest.raises(InvalidRequestError) as caught:
+            read_sink_options({"url": "sqlite:///x", "queue": "q", "encryptionKey": "geheim"})
+        assert "geheim" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("options", "schema", "wrong"),
+        [
+            ({"partitionColumn": "nope"}, "payload string", "the columns are payload"),
+            ({"partitionColumn": "n"}, "payload string, n int", "must be string, not int"),
+            ({}, "payload string, extra int", "'extra' would be lost"),
+            ({"transactionIds": "identity"}, "payload string", "needs the columns queue"),
+            ({"partitionColumn": "p"}, "p string", "no column is left for the payload"),
+        ],
+    )
+    def test_a_frame_that_does_not_fit_is_refused(
+        self, options: dict[str, str], schema: str, wrong: str
+    ) -> None:
+        types = {"string": StringType(), "int": LongType()}
+        frame = StructType()
+        for field in schema.split(", "):
+            name, kind = field.split()
+            frame = frame.add(name, types[kind])
+        with pytest.raises(InvalidRequestError, match=wrong.replace("int", "bigint")):
+            resolve_columns(frame, read_sink_options(TARGET | options), is_work=False)
+
+    def test_a_row_without_a_payload_is_refused(self) -> None:
+        batch = pa.record_batch({"payload": pa.array(["1", None])})
+        with pytest.raises(InvalidRequestError, match="payload is null"):
+            read(batch, StructType().add("payload", StringType()))
