@@ -6,7 +6,13 @@ beyond the options.
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from monarq.errors import InvalidRequestError
@@ -58,6 +64,18 @@ class MonarqSource(DataSource):
                     f"table {shape.table} cannot be read as a stream, since its rows change: "
                     "use spark.read"
                 )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from monarq.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        from monarq.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 def _shape(options: ReadOptions, schema: StructType) -> Shape:
