@@ -23,6 +23,8 @@ MAX_BATCH = 10_000
 MAX_PRIORITY = 1_000
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+ERROR_KEY_LENGTH = 200
+"""Of an error's first line: what dead letters are grouped by."""
 
 T = TypeVar("T")
 
@@ -445,6 +447,8 @@ class DeadLetterFilter(Struct, frozen=True, kw_only=True):
     partition: str | None = None
     failed_from: int | None = None
     failed_to: int | None = None
+    error: str | None = None
+    """The first line of the error, its first `ERROR_KEY_LENGTH` characters."""
     ids: list[int] | None = None
 
 
@@ -531,6 +535,117 @@ class PartitionStats(Struct, frozen=True, rename="camel", kw_only=True):
     Work queues: 0, see the queue's own."""
     last_at: int
     """When something was last pushed to it."""
+
+
+# --- watching ------------------------------------------------------------------------------
+
+
+class QueueFlow(Struct, frozen=True, kw_only=True, gc=False):
+    """A queue's counters, in a form that is cheap for very many queues."""
+
+    queue_id: int
+    queue: str
+    kind: QueueKind
+    namespace: str
+    task: str
+    paused: bool
+    max_size: int
+    runs_commands: bool
+    partitions: int
+    pushed: int
+    removed: int
+    completed: int
+    failed: int
+    dead: int
+    dead_letters: int
+    scheduled: int
+    ready: int
+    leased: int
+    done: int
+    cancelled: int
+    dead_items: int
+
+    @property
+    def stored(self) -> int:
+        return self.pushed - self.removed
+
+
+class GroupFlow(Struct, frozen=True, kw_only=True, gc=False):
+    """The same of a group in a queue."""
+
+    queue_id: int
+    queue: str
+    group_id: int
+    group: str
+    created_at: int
+    lag: int
+    oldest_at: int | None
+    """When the oldest message before it was pushed; None if there is none."""
+    completed: int
+    failed: int
+    dead: int
+
+
+class Standing(Struct, frozen=True, kw_only=True, gc=False):
+    """A partition as one group sees it: its cursor, its lease, and the message that is next."""
+
+    partition_id: int
+    partition: str
+    first_seq: int
+    last_seq: int
+    last_at: int
+    position: int
+    available_at: int | None
+    leased_at: int | None
+    lease_until: int | None
+    consumer: str | None
+    oldest_at: int | None
+    """When the next message was pushed; None if the partition is drained."""
+    attempts: int
+    """Deliveries of the next message that have failed or run out."""
+    retry_at: int | None
+    error: str | None = None
+    """Of its last failure, as far as it is known."""
+
+    @property
+    def lag(self) -> int:
+        return self.last_seq - self.position
+
+
+class SeekPreview(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a seek would do. Messages that are not for the group count too."""
+
+    lag: int
+    """Messages that would be before the group."""
+    replayed: int
+    """Messages that would be delivered again."""
+    skipped: int
+    """Messages that would never be delivered."""
+    partitions: int
+    """In which it would move."""
+    leases: int
+    """That would end."""
+
+
+class DeadLetterError(Struct, frozen=True, kw_only=True):
+    """Dead letters of a queue and group that died of the same."""
+
+    queue: str
+    group: str
+    error: str
+    """As in `DeadLetterFilter`."""
+    count: int
+    oldest_at: int
+    newest_at: int
+    newest_id: int
+
+
+class Latency(Struct, frozen=True, kw_only=True, gc=False):
+    """How long messages that were answered together took, from the push to the answer."""
+
+    at: int
+    microseconds: int
+    messages: int
 
 
 class Segment(Struct, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ class WatchedStore:
             "clear_queue": self._about_queue,
             "subscribe": self._anything,
             "seek": self._sought,
+            "skip": self._about_place,
             "delete_group": self._anything,
             "redrive": self._redriven,
             "retry_item": self._item_changed,
@@ -80,6 +81,9 @@ class WatchedStore:
 
     def _about_queue(self, args: Any, options: Any, answer: Any) -> None:
         self._stirred(_first(args, options, "name"))
+
+    def _about_place(self, args: Any, options: Any, answer: Any) -> None:
+        self._stirred(_first(args, options, "queue"))
 
     def _sought(self, args: Any, options: Any, answer: Any) -> None:
         request: Seek = _first(args, options, "request")

@@ -55,12 +55,14 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.store.exported import ExportedMessages, ExportedRows, Span
+from monarq.store.watching import Watching
 
 T = TypeVar("T")
 Outcome: TypeAlias = T | MonarqError
 
 
-class Store(abc.ABC):
+class Store(Watching):
     """See the module. Made by `open_store`; use it with `async with`, or `close` it."""
 
     concurrent: ClassVar[bool] = True

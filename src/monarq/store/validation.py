@@ -24,6 +24,7 @@ from monarq.errors import (
 from monarq.ids import parse_message_id
 from monarq.model import (
     DEFAULT_PARTITION,
+    ERROR_KEY_LENGTH,
     MAX_BATCH,
     MAX_NAME_LENGTH,
     MAX_OUTPUT_BYTES,
@@ -406,6 +407,8 @@ def check_dead_letter_filter(which: DeadLetterFilter) -> None:
     for time, field in ((which.failed_from, "from"), (which.failed_to, "to")):
         if time is not None:
             check_time(time, field)
+    if which.error is not None:
+        check_text(which.error, "error", ERROR_KEY_LENGTH)
     for number in which.ids or ():
         check_int(number, "ids", 1, 2**62)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from monarq.crypto import SEALED, Cipher, open_payload
 from monarq.errors import EncryptionKeyError, NotFoundError
-from monarq.model import DeadLetter, DeadLetterFilter, Page, Queue
+from monarq.model import ERROR_KEY_LENGTH, DeadLetter, DeadLetterFilter, Page, Queue
 from monarq.store.paging import place, token
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
@@ -18,18 +18,20 @@ from monarq.store.validation import (
     check_redrive_of_commands,
 )
 
-_MATCHING = """
+ERROR_KEY = f"left(split_part(d.error, chr(10), 1), {ERROR_KEY_LENGTH})"
+MATCHING = f"""
     from monarq.dead_letters d join monarq.queues q on q.id = d.queue_id
     where ($1::text is null or q.name = $1) and ($2::text is null or d.group_name = $2)
         and ($3::text is null or d.partition_name = $3)
         and ($4::bigint is null or d.failed_at >= $4)
         and ($5::bigint is null or d.failed_at <= $5)
         and ($6::bigint[] is null or d.id = any ($6))
+        and ($7::text is null or {ERROR_KEY} = $7)
 """
 _STEP = 1000
 
 
-def _arguments(which: DeadLetterFilter) -> list[Any]:
+def arguments(which: DeadLetterFilter) -> list[Any]:
     check_dead_letter_filter(which)
     return [
         which.queue,
@@ -38,6 +40,7 @@ def _arguments(which: DeadLetterFilter) -> list[Any]:
         which.failed_from,
         which.failed_to,
         which.ids,
+        which.error,
     ]
 
 
@@ -50,9 +53,9 @@ async def list_dead_letters(
 ) -> Page[DeadLetter]:
     check_limit(limit)
     rows = await database.fetch(
-        f"select d.*, q.name as queue {_MATCHING} and ($7::bigint is null or d.id < $7) "
-        "order by d.id desc limit $8",
-        *_arguments(which),
+        f"select d.*, q.name as queue {MATCHING} and ($8::bigint is null or d.id < $8) "
+        "order by d.id desc limit $9",
+        *arguments(which),
         place(after, int),
         limit,
     )
@@ -61,7 +64,7 @@ async def list_dead_letters(
 
 
 async def count_dead_letters(database: Database, which: DeadLetterFilter) -> int:
-    count: int = await database.fetchval(f"select count(*) {_MATCHING}", *_arguments(which))
+    count: int = await database.fetchval(f"select count(*) {MATCHING}", *arguments(which))
     return count
 
 
@@ -154,8 +157,8 @@ async def _purge_some(unit: Work, which: DeadLetterFilter) -> int:
 
 async def _lock_some(unit: Work, which: DeadLetterFilter, limit: int) -> list[int]:
     rows = await unit.fetch(
-        f"select d.id {_MATCHING} order by d.id limit $7 for update of d skip locked",
-        *_arguments(which),
+        f"select d.id {MATCHING} order by d.id limit $8 for update of d skip locked",
+        *arguments(which),
         limit,
     )
     return [row["id"] for row in rows]

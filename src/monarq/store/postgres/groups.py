@@ -110,7 +110,7 @@ async def list_cursors(
 ) -> Page[Cursor]:
     check_limit(limit)
     last = place(after, int) or 0
-    queue_id, group_id = await _find(catalog, queue, group)
+    queue_id, group_id = await find_place(catalog, queue, group)
     rows = await database.fetch(_CURSORS, queue_id, group_id, last, limit)
     cursors = [
         Cursor(
@@ -131,23 +131,11 @@ async def list_cursors(
 
 async def seek(database: Database, catalog: Catalog, request: Seek) -> int:
     check_seek(request)
-    queue_id, group_id = await _find(catalog, request.queue, request.group)
+    queue_id, group_id = await find_place(catalog, request.queue, request.group)
     partition_id = None
     if request.partition is not None:
-        partition_id = await database.fetchval(
-            "select id from monarq.partitions where queue_id = $1 and name = $2",
-            queue_id,
-            request.partition,
-        )
-        if partition_id is None:
-            raise NotFoundError(f"queue {request.queue!r} has no partition {request.partition!r}")
-    if request.to is not None:
-        mode, value = request.to.value, 0
-    elif request.time is not None:
-        mode, value = "time", request.time
-    else:
-        assert request.seq is not None
-        mode, value = "seq", request.seq
+        partition_id = await find_partition(database, queue_id, request.queue, request.partition)
+    mode, value = seek_mode(request)
     lag: int = await database.fetchval(
         "select monarq.seek($1, $2, $3, $4, $5, $6)",
         database.now(),
@@ -158,6 +146,25 @@ async def seek(database: Database, catalog: Catalog, request: Seek) -> int:
         value,
     )
     return lag
+
+
+def seek_mode(request: Seek) -> tuple[str, int]:
+    """Where a seek goes, as the procedures take it."""
+    if request.to is not None:
+        return request.to.value, 0
+    if request.time is not None:
+        return "time", request.time
+    assert request.seq is not None
+    return "seq", request.seq
+
+
+async def find_partition(database: Database, queue_id: int, queue: str, partition: str) -> int:
+    partition_id: int | None = await database.fetchval(
+        "select id from monarq.partitions where queue_id = $1 and name = $2", queue_id, partition
+    )
+    if partition_id is None:
+        raise NotFoundError(f"queue {queue!r} has no partition {partition!r}")
+    return partition_id
 
 
 async def delete_group(
@@ -191,7 +198,7 @@ async def _delete_group(unit: Work, group: str, queue: str | None, forget_start:
     return [row["queue_id"] for row in rows]
 
 
-async def _find(catalog: Catalog, queue: str, group: str) -> tuple[int, int]:
+async def find_place(catalog: Catalog, queue: str, group: str) -> tuple[int, int]:
     """Ids of a queue and a group in it, asked for anew: they may have been made again."""
     catalog.forget_queue(queue)
     found = (await catalog.queues([queue])).get(queue)

@@ -13,7 +13,7 @@ from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_item_id, check_limit, check_name
 
-_COLUMNS = """
+ITEM_COLUMNS = """
     select i.*, q.name as queue, case when i.state = 'ready'
         then p.last_seq - i.rank else i.priority + i.waited end as effective_priority
     from monarq.items i join monarq.queues q on q.id = i.queue_id
@@ -35,16 +35,16 @@ async def list_items(
     check_limit(limit)
     if state is not None and not isinstance(state, ItemState):
         raise InvalidRequestError(f"state must be one of {', '.join(ItemState)}")
-    queue_id = await _work_queue(database, queue)
+    queue_id = await work_queue(database, queue)
     rows = await database.fetch(
-        f"{_COLUMNS} where p.queue_id = $1 and i.seq > $2 "
+        f"{ITEM_COLUMNS} where p.queue_id = $1 and i.seq > $2 "
         "and ($3::text is null or i.state = $3) order by i.seq limit $4",
         queue_id,
         place(after, int) or 0,
         state,
         limit,
     )
-    items = [_item_from(row, cipher) for row in rows]
+    items = [item_from(row, cipher) for row in rows]
     return Page(items, token(items[-1].seq) if len(items) == limit else None)
 
 
@@ -52,32 +52,33 @@ async def next_items(
     database: Database, cipher: Cipher | None, queue: str, limit: int
 ) -> list[Item]:
     check_limit(limit)
-    queue_id = await _work_queue(database, queue)
+    queue_id = await work_queue(database, queue)
     rows = await database.fetch(
-        f"{_COLUMNS} where p.queue_id = $1 and i.state = 'ready' order by i.rank, i.turn limit $2",
+        f"{ITEM_COLUMNS} where p.queue_id = $1 and i.state = 'ready' "
+        "order by i.rank, i.turn limit $2",
         queue_id,
         limit,
     )
-    return [_item_from(row, cipher) for row in rows]
+    return [item_from(row, cipher) for row in rows]
 
 
 async def get_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
     row = await database.fetchrow(
-        f"{_COLUMNS} where i.partition_id = $1 and i.seq = $2", *check_item_id(item_id)
+        f"{ITEM_COLUMNS} where i.partition_id = $1 and i.seq = $2", *check_item_id(item_id)
     )
     if row is None:
         raise _no_item(item_id)
-    return _item_from(row, cipher)
+    return item_from(row, cipher)
 
 
 async def find_item(
     database: Database, cipher: Cipher | None, queue: str, transaction_id: str
 ) -> Item:
     check_name(transaction_id, "transactionId")
-    queue_id = await _work_queue(database, queue)
+    queue_id = await work_queue(database, queue)
     own = parse_message_id(transaction_id) or (0, 0)
     row = await database.fetchrow(
-        f"{_COLUMNS} where p.queue_id = $1 and (i.partition_id, i.seq) in ("
+        f"{ITEM_COLUMNS} where p.queue_id = $1 and (i.partition_id, i.seq) in ("
         "select t.partition_id, t.seq from monarq.transaction_ids t join monarq.partitions tp "
         "on tp.id = t.partition_id where tp.queue_id = $1 and t.transaction_id = $2 "
         "union select $3::bigint, $4::bigint)",
@@ -87,7 +88,7 @@ async def find_item(
     )
     if row is None:
         raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
-    return _item_from(row, cipher)
+    return item_from(row, cipher)
 
 
 async def item_attempts(database: Database, item_id: str) -> list[Attempt]:
@@ -136,7 +137,7 @@ async def retry_item(database: Database, cipher: Cipher | None, item_id: str) ->
     return await get_item(database, cipher, item_id)
 
 
-async def _work_queue(database: Database, queue: str) -> int:
+async def work_queue(database: Database, queue: str) -> int:
     return (await get_queue_of(database, queue, QueueKind.WORK)).id
 
 
@@ -144,7 +145,7 @@ def _no_item(item_id: str) -> NotFoundError:
     return NotFoundError(f"there is no item {item_id}")
 
 
-def _item_from(row: Any, cipher: Cipher | None) -> Item:
+def item_from(row: Any, cipher: Cipher | None) -> Item:
     state = ItemState(row["state"])
     return Item(
         queue=row["queue"],

@@ -12,11 +12,14 @@ from monarq.store.paging import place, token
 from monarq.store.postgres.database import Database
 from monarq.store.validation import check_int, check_limit, check_name, check_text, check_trace
 
-_DELIVERIES = """
+DELIVERY_COLUMNS = """
     select d.*, q.name as queue, coalesce(p.name, '') as partition, coalesce(g.name, '') as group
     from monarq.deliveries d join monarq.queues q on q.id = d.queue_id
     left join monarq.partitions p on p.id = d.partition_id
     left join monarq.groups g on g.id = d.group_id
+"""
+_DELIVERIES = f"""
+    {DELIVERY_COLUMNS}
     where d.id > $1 and ($2::text is null or q.name = $2)
     order by d.id limit $3
 """
@@ -27,29 +30,30 @@ async def list_deliveries(
 ) -> Page[Delivery]:
     check_limit(limit)
     rows = await database.fetch(_DELIVERIES, place(after, int) or 0, queue, limit)
-    deliveries = [
-        Delivery(
-            id=row["id"],
-            queue=row["queue"],
-            partition=row["partition"],
-            partition_id=row["partition_id"],
-            group=row["group"],
-            consumer=row["consumer"],
-            lease_number=row["lease_no"],
-            leased_at=row["leased_at"],
-            ended_at=row["ended_at"],
-            first_seq=row["first_seq"],
-            last_seq=row["last_seq"],
-            completed=row["completed"],
-            failed=row["failed"],
-            released=row["released"],
-            dead=row["dead"],
-            expired=row["expired"],
-            error=row["error"],
-        )
-        for row in rows
-    ]
+    deliveries = [delivery_from(row) for row in rows]
     return Page(deliveries, token(deliveries[-1].id) if len(deliveries) == limit else None)
+
+
+def delivery_from(row: Any) -> Delivery:
+    return Delivery(
+        id=row["id"],
+        queue=row["queue"],
+        partition=row["partition"],
+        partition_id=row["partition_id"],
+        group=row["group"],
+        consumer=row["consumer"],
+        lease_number=row["lease_no"],
+        leased_at=row["leased_at"],
+        ended_at=row["ended_at"],
+        first_seq=row["first_seq"],
+        last_seq=row["last_seq"],
+        completed=row["completed"],
+        failed=row["failed"],
+        released=row["released"],
+        dead=row["dead"],
+        expired=row["expired"],
+        error=row["error"],
+    )
 
 
 async def add_trace(database: Database, trace: Trace) -> Trace:

@@ -61,10 +61,11 @@ from monarq.store.postgres import (
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.pop import Popper
+from monarq.store.postgres.watching import WatchingCalls
 from monarq.store.validation import check_limit
 
 
-class PostgresStore(Store):
+class PostgresStore(WatchingCalls, Store):
     def __init__(self, database: Database, cipher: Cipher | None) -> None:
         self._database = database
         self._cipher = cipher

@@ -14,6 +14,7 @@ from monarq.crypto import open_payload
 from monarq.errors import EncryptionKeyError
 from monarq.model import (
     DEFAULT_PARTITION,
+    ERROR_KEY_LENGTH,
     DeadLetter,
     DeadLetterFilter,
     Page,
@@ -32,6 +33,11 @@ select d.id, q.name, d.partition_name, d.partition_id, d.seq, d.transaction_id, 
     d.payload, d.error, d.attempts, d.created_at, d.failed_at, d.trace_id, d.producer,
     d.headers, d.priority
 from dead_letters d cross join queues q on q.id = d.queue_id
+"""
+
+
+ERROR_KEY = f"""
+substr(d.error, 1, min({ERROR_KEY_LENGTH}, instr(d.error || char(10), char(10)) - 1))
 """
 
 
@@ -57,7 +63,7 @@ class _Letter(NamedTuple):
     """None: it was a message."""
 
 
-def _matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]]:
+def matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]]:
     """The condition and its values."""
     terms: dict[str, Any] = {}
     if which.queue is not None:
@@ -71,6 +77,8 @@ def _matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]
         terms["d.failed_at >= ?"] = which.failed_from
     if which.failed_to is not None:
         terms["d.failed_at <= ?"] = which.failed_to
+    if which.error is not None:
+        terms[f"{ERROR_KEY} = ?"] = which.error
     if which.ids is not None:
         ids = msgspec.json.encode(which.ids).decode()
         terms["d.id in (select value from json_each(?))"] = ids
@@ -81,7 +89,7 @@ def list_dead_letters(
     session: Session, which: DeadLetterFilter, limit: int, after: str | None
 ) -> Page[DeadLetter]:
     last = paging.position(after, "dead letters", int)
-    condition, values = _matching(session, which)
+    condition, values = matching(session, which)
     rows = session.db.execute(
         f"{_SELECT} where {condition} and d.id < ? order by d.id desc limit ?",
         (*values, 1 << 62 if last is None else last, limit + 1),
@@ -100,7 +108,7 @@ def _to_letter(session: Session, row: _Letter) -> DeadLetter:
 def count_dead_letters(session: Session, which: DeadLetterFilter) -> int:
     if which == DeadLetterFilter(queue=which.queue):
         return _count_all(session, which.queue)
-    condition, values = _matching(session, which)
+    condition, values = matching(session, which)
     [count] = session.db.execute(
         f"select count(*) from dead_letters d where {condition}", values
     ).fetchone()
@@ -118,7 +126,7 @@ def _count_all(session: Session, name: str | None) -> int:
 
 
 def purge_dead_letters(session: Session, which: DeadLetterFilter) -> int:
-    condition, values = _matching(session, which)
+    condition, values = matching(session, which)
     of_items = session.db.execute(
         f"""select d.partition_id, d.seq from dead_letters d
         where {condition} and d.priority is not null""",
@@ -160,7 +168,7 @@ def redrive(session: Session, which: DeadLetterFilter, to: str | None, limit: in
     if target is not None:
         source = None if which.queue is None else session.find_queue(which.queue)
         validation.check_redrive_of_commands(target, source)
-    condition, values = _matching(session, which)
+    condition, values = matching(session, which)
     rows = session.db.execute(
         f"{_SELECT} where {condition} order by d.id limit ?", (*values, limit)
     ).fetchall()

@@ -45,12 +45,13 @@ def partitions(
     session: Session, queue_id: int, only: int | None = None
 ) -> list[tuple[int, int, int]]:
     return session.db.execute(
-        f"select id, first_seq, last_seq from partitions p where {_where(only)} order by id",
+        f"""select id, first_seq, last_seq from partitions p
+        where {partitions_where(only)} order by id""",
         {"queue": queue_id, "only": only},
     ).fetchall()
 
 
-def _where(only: int | None) -> str:
+def partitions_where(only: int | None) -> str:
     return "p.queue_id = :queue" if only is None else "p.id = :only"
 
 
@@ -83,8 +84,8 @@ def _place_all(session: Session, queue_id: int, group_id: int, seq: int, only: i
         "now": session.now,
         "moved": MOVED,
     }
-    session.db.execute(_FORGET_ALL.format(where=_where(only)), values)
-    session.db.execute(_PLACE_ALL.format(where=_where(only)), values)
+    session.db.execute(_FORGET_ALL.format(where=partitions_where(only)), values)
+    session.db.execute(_PLACE_ALL.format(where=partitions_where(only)), values)
     withhold_all(session, queue_id, group_id, only)
 
 
@@ -92,7 +93,7 @@ def withhold_all(session: Session, queue_id: int, group_id: int, only: int | Non
     rows = session.db.execute(
         f"""select distinct s.partition_id from partitions p cross join segments s
             on s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null)
-        where {_where(only)}""",
+        where {partitions_where(only)}""",
         {"queue": queue_id, "only": only},
     ).fetchall()
     for (partition_id,) in rows:
@@ -141,7 +142,7 @@ def _lag(session: Session, queue_id: int, group_id: int, only: int | None = None
     [lag] = session.db.execute(
         f"""select coalesce(sum(p.last_seq - c.position), 0) from partitions p
         cross join cursors c on c.partition_id = p.id and c.group_id = :group
-        where {_where(only)}""",
+        where {partitions_where(only)}""",
         {"queue": queue_id, "only": only, "group": group_id},
     ).fetchone()
     return int(lag)
@@ -150,20 +151,27 @@ def _lag(session: Session, queue_id: int, group_id: int, only: int | None = None
 # --- the calls -----------------------------------------------------------------------------
 
 
-def seek(session: Session, request: Seek) -> int:
-    queue = session.queue(request.queue)
+def find_place(
+    session: Session, queue_name: str, group: str, partition: str | None
+) -> tuple[Queue, int, int | None]:
+    """The queue, the group's id and the partition's, if one is named."""
+    queue = session.queue(queue_name)
     only = None
-    if request.partition is not None:
+    if partition is not None:
         row = session.db.execute(
-            "select id from partitions where queue_id = ? and name = ?",
-            (queue.id, request.partition),
+            "select id from partitions where queue_id = ? and name = ?", (queue.id, partition)
         ).fetchone()
         if row is None:
-            raise NotFoundError(f"queue {queue.name!r} has no partition {request.partition!r}")
+            raise NotFoundError(f"queue {queue.name!r} has no partition {partition!r}")
         only = row[0]
-    group_id = find_group(session, queue.id, request.group)
+    group_id = find_group(session, queue.id, group)
     if group_id is None:
-        raise NotFoundError(f"queue {queue.name!r} has no group {request.group!r}")
+        raise NotFoundError(f"queue {queue.name!r} has no group {group!r}")
+    return queue, group_id, only
+
+
+def seek(session: Session, request: Seek) -> int:
+    queue, group_id, only = find_place(session, request.queue, request.group, request.partition)
     was = _lag(session, queue.id, group_id, only)
     counters = session.counters.snapshot()
     if request.time is not None:
@@ -173,7 +181,7 @@ def seek(session: Session, request: Seek) -> int:
             )
             place(session, partition_id, group_id, position, last)
     else:
-        _place_all(session, queue.id, group_id, _wanted_seq(request), only)
+        _place_all(session, queue.id, group_id, wanted_seq(request), only)
     now = _lag(session, queue.id, group_id, only)
     # Whatever the steps on the way have counted.
     session.counters.restore(counters)
@@ -182,7 +190,7 @@ def seek(session: Session, request: Seek) -> int:
     return now
 
 
-def _wanted_seq(request: Seek) -> int:
+def wanted_seq(request: Seek) -> int:
     """The seq to be next, as far as it is kept."""
     if request.to is SeekTo.START:
         return 1
@@ -196,7 +204,7 @@ def let_retention_look(session: Session, queue: Queue, only: int | None = None) 
     """Cursors were moved, so that more may go now, by retention or by eviction."""
     session.db.execute(
         f"""update partitions as p set held = 0, check_at = :now
-        where {_where(only)} and (held = 1 or :evicts) and emptied_at is null""",
+        where {partitions_where(only)} and (held = 1 or :evicts) and emptied_at is null""",
         {
             "queue": queue.id,
             "only": only,

@@ -36,7 +36,7 @@ def work_queue(session: Session, name: str) -> Queue:
     return queue
 
 
-def _to_item(session: Session, item: WorkItem, last: int) -> Item:
+def to_item(session: Session, item: WorkItem, last: int) -> Item:
     waited = last - item.rank - item.priority if item.state == ItemState.READY else item.waited
     is_leased = item.state == ItemState.LEASED
     return Item(
@@ -77,7 +77,7 @@ def list_items(
         f"{items.SELECT} where partition_id = ? and seq > ? {condition} order by seq limit ?",
         (partition[0], seq, limit + 1),
     )
-    found = [_to_item(session, WorkItem(row), partition[1]) for row in rows]
+    found = [to_item(session, WorkItem(row), partition[1]) for row in rows]
     return paging.page(found, limit, "items", lambda item: item.seq)
 
 
@@ -89,12 +89,12 @@ def next_items(session: Session, queue: str, limit: int) -> list[Item]:
         f"{items.SELECT} where partition_id = ? and state = 'ready' order by rank, turn limit ?",
         (partition[0], limit),
     )
-    return [_to_item(session, WorkItem(row), partition[1]) for row in rows]
+    return [to_item(session, WorkItem(row), partition[1]) for row in rows]
 
 
 def get_item(session: Session, item_id: str) -> Item:
     item = _find(session, item_id)
-    return _to_item(session, item, items.last_seq(session, item.partition_id))
+    return to_item(session, item, items.last_seq(session, item.partition_id))
 
 
 def find_item(session: Session, queue: str, transaction_id: str) -> Item:
@@ -106,7 +106,7 @@ def find_item(session: Session, queue: str, transaction_id: str) -> Item:
         item = items.find_item(session, partition[0], seq)
     if partition is None or item is None:
         raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
-    return _to_item(session, item, partition[1])
+    return to_item(session, item, partition[1])
 
 
 def _find(session: Session, item_id: str) -> WorkItem:
@@ -172,7 +172,7 @@ def cancel_item(session: Session, item_id: str) -> Item:
     items.leave_ready(item, last)
     items.finish(item, ItemState.CANCELLED, session.now)
     items.save(session, item, was)
-    return _to_item(session, item, last)
+    return to_item(session, item, last)
 
 
 def retry_item(session: Session, item_id: str) -> Item:
@@ -182,7 +182,7 @@ def retry_item(session: Session, item_id: str) -> Item:
     if item.state == ItemState.DEAD:
         dead_letters.forget_letter_of(session, item)
     dead_letters.start_over(session, session.queue_by_id(item.queue_id), item)
-    return _to_item(session, item, items.last_seq(session, item.partition_id))
+    return to_item(session, item, items.last_seq(session, item.partition_id))
 
 
 def delete_item(session: Session, partition_id: int, seq: int) -> None:

@@ -33,8 +33,17 @@ def list_deliveries(
     rows = session.db.execute(
         f"{_DELIVERIES} where {condition} d.id > ? order by d.id limit ?", (last, limit + 1)
     )
-    found = [Delivery(**dict(zip(_DELIVERY_FIELDS, row, strict=True))) for row in rows]
+    found = [_to_delivery(row) for row in rows]
     return paging.page(found, limit, "deliveries", lambda delivery: delivery.id)
+
+
+def get_delivery(session: Session, number: int) -> Delivery:
+    """A row of the log that is known to be there."""
+    return _to_delivery(session.db.execute(f"{_DELIVERIES} where d.id = ?", (number,)).fetchone())
+
+
+def _to_delivery(row: tuple[Any, ...]) -> Delivery:
+    return Delivery(**dict(zip(_DELIVERY_FIELDS, row, strict=True)))
 
 
 # --- traces --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ begin
         'monarq.list_groups',
         'monarq.seek', 'monarq.delete_group', 'monarq.clear_queue', 'monarq.delete_queue',
         'monarq.delete_message', 'monarq.delete_item', 'monarq.cancel_item', 'monarq.retry_item',
-        'monarq.drop_letters', 'monarq.redrive'
+        'monarq.drop_letters', 'monarq.redrive', 'monarq.first_logged', 'monarq.skip'
     ] loop
         execute 'alter function ' || v_procedure
             || ' set enable_seqscan = off set enable_mergejoin = off set jit = off'

@@ -1,0 +1,153 @@
+"""Partitions as a group sees them, what a seek would do to them, and skipping a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monarq.errors import ConflictError, NotFoundError
+from monarq.model import Page, QueueKind, Seek, SeekPreview, Standing
+from monarq.store.paging import place, token
+from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.database import Database
+from monarq.store.postgres.groups import find_partition, find_place, seek_mode
+from monarq.store.validation import check_int, check_limit, check_name, check_seek, check_text
+
+_COLUMNS = """
+    select p.id, p.name, p.first_seq, p.last_seq, p.last_at,
+        coalesce(c.position, p.first_seq - 1) as position, c.available_at, c.leased_at,
+        c.lease_until, c.consumer, coalesce(u.attempts, 0) as attempts, u.retry_at, u.error,
+        case when coalesce(c.position, p.first_seq - 1) < p.last_seq then (
+            select s.created_at from monarq.segments s
+            where s.partition_id = p.id
+                and s.first_seq <= coalesce(c.position, p.first_seq - 1) + 1
+            order by s.first_seq desc limit 1) end as oldest_at
+"""
+_STANDINGS = f"""{_COLUMNS}
+    from (select * from monarq.partitions where queue_id = $1 and id > $3 order by id limit $4) p
+    left join monarq.cursors c on c.partition_id = p.id and c.group_id = $2
+    left join monarq.unresolved u
+        on u.partition_id = p.id and u.group_id = c.group_id and u.seq = c.position + 1
+    order by p.id
+"""
+_FAILING = f"""{_COLUMNS}
+    from monarq.cursors c
+    join monarq.unresolved u
+        on u.partition_id = c.partition_id and u.group_id = c.group_id and u.seq = c.position + 1
+    join monarq.partitions p on p.id = c.partition_id
+    where c.group_id = $1 and c.available_at is not null and c.has_unresolved and u.attempts > 0
+    order by u.attempts desc, p.id limit $2
+"""
+_PREVIEW = """
+    select coalesce(sum(m.last_seq - m.wanted), 0)::bigint as lag,
+        coalesce(sum(greatest(m.position - m.wanted, 0)), 0)::bigint as replayed,
+        coalesce(sum(greatest(m.wanted - m.position, 0)), 0)::bigint as skipped,
+        count(*) filter (where m.wanted <> m.position) as partitions,
+        count(*) filter (where m.lease_until > monarq.time($6)) as leases
+    from (
+        select p.last_seq, c.position, c.lease_until,
+            case $4 when 'start' then p.first_seq - 1 when 'end' then p.last_seq
+                when 'time' then monarq.seq_before(p.id, $5)
+                else least(greatest($5::bigint - 1, p.first_seq - 1), p.last_seq) end as wanted
+        from monarq.partitions p
+        join monarq.cursors c on c.partition_id = p.id and c.group_id = $2
+        where p.queue_id = $1 and ($3::bigint is null or p.id = $3)
+    ) as m
+"""
+
+
+async def list_standings(
+    database: Database,
+    catalog: Catalog,
+    queue: str,
+    group: str | None,
+    limit: int,
+    after: str | None,
+) -> Page[Standing]:
+    check_limit(limit)
+    check_name(queue, "queue")
+    if group is not None:
+        queue_id, group_id = await find_place(catalog, queue, group)
+    else:
+        found = await database.fetchrow("select id, kind from monarq.queues where name = $1", queue)
+        if found is None:
+            raise NotFoundError(f"there is no queue {queue!r}")
+        if found["kind"] == QueueKind.WORK:
+            raise ConflictError(f"{queue!r} is a work queue: no group has a place in it")
+        queue_id, group_id = found["id"], 0
+    rows = await database.fetch(_STANDINGS, queue_id, group_id, place(after, int) or 0, limit)
+    standings = [_standing(row) for row in rows]
+    return Page(standings, token(standings[-1].partition_id) if len(standings) == limit else None)
+
+
+async def list_failing(
+    database: Database, catalog: Catalog, queue: str, group: str, limit: int
+) -> list[Standing]:
+    check_limit(limit)
+    _, group_id = await find_place(catalog, queue, group)
+    return [_standing(row) for row in await database.fetch(_FAILING, group_id, limit)]
+
+
+def _standing(row: Any) -> Standing:
+    return Standing(
+        partition_id=row["id"],
+        partition=row["name"],
+        first_seq=row["first_seq"],
+        last_seq=row["last_seq"],
+        last_at=row["last_at"],
+        position=row["position"],
+        available_at=row["available_at"],
+        leased_at=row["leased_at"],
+        lease_until=row["lease_until"],
+        consumer=row["consumer"],
+        oldest_at=row["oldest_at"],
+        attempts=row["attempts"],
+        retry_at=row["retry_at"],
+        error=row["error"],
+    )
+
+
+async def preview_seek(database: Database, catalog: Catalog, request: Seek) -> SeekPreview:
+    check_seek(request)
+    queue_id, group_id = await find_place(catalog, request.queue, request.group)
+    partition_id = None
+    if request.partition is not None:
+        partition_id = await find_partition(database, queue_id, request.queue, request.partition)
+    row: Any = await database.fetchrow(
+        _PREVIEW, queue_id, group_id, partition_id, *seek_mode(request), database.now()
+    )
+    return SeekPreview(
+        lag=row["lag"],
+        replayed=row["replayed"],
+        skipped=row["skipped"],
+        partitions=row["partitions"],
+        leases=row["leases"],
+    )
+
+
+async def skip(
+    database: Database,
+    catalog: Catalog,
+    queue: str,
+    group: str,
+    partition: str,
+    seq: int,
+    error: str,
+) -> int:
+    check_int(seq, "seq", 1, 2**62)
+    check_text(error, "error")
+    queue_id, group_id = await find_place(catalog, queue, group)
+    partition_id = await find_partition(database, queue_id, queue, partition)
+    left: int | None = await database.fetchval(
+        "select monarq.skip($1, $2, $3, $4, $5, $6)",
+        database.now(),
+        queue_id,
+        partition_id,
+        group_id,
+        seq,
+        error,
+    )
+    if left is None:
+        raise ConflictError(
+            f"message {seq} is not the next of partition {partition!r} for group {group!r}"
+        )
+    return left

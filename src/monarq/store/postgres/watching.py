@@ -1,0 +1,150 @@
+"""The contract's calls for those who watch the store."""
+
+from __future__ import annotations
+
+from monarq.crypto import Cipher
+from monarq.model import (
+    DeadLetterError,
+    DeadLetterFilter,
+    Delivery,
+    GroupFlow,
+    Item,
+    ItemState,
+    Latency,
+    Page,
+    QueueFlow,
+    Seek,
+    SeekPreview,
+    Standing,
+)
+from monarq.store.paging import place, token
+from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings
+from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.database import Database
+from monarq.store.validation import check_int, check_limit, check_name
+from monarq.store.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
+
+_ERRORS = f"""
+    select d.queue, d.group_name, d.error, count(*) as count, min(d.failed_at) as oldest_at,
+        max(d.failed_at) as newest_at, max(d.id) as newest_id
+    from (select d.id, q.name as queue, d.group_name, d.failed_at,
+            {dead_letters.ERROR_KEY} as error
+        {dead_letters.MATCHING} order by d.id desc limit $8) as d
+    group by d.queue, d.group_name, d.error order by count(*) desc, max(d.id) desc limit $9
+"""
+_DELIVERIES = f"""
+    {logs.DELIVERY_COLUMNS}
+    where d.id in (
+        select id from (
+            (select id, partition_id, first_seq, last_seq from monarq.deliveries
+            where id >= (select monarq.first_logged(coalesce((
+                select s.created_at from monarq.segments s
+                where s.partition_id = $1 and s.first_seq <= $2
+                order by s.first_seq desc limit 1), 0)))
+            order by id limit $3)
+            union
+            (select id, partition_id, first_seq, last_seq from monarq.deliveries
+            order by id desc limit $3)) as near
+        where near.partition_id = $1 and near.first_seq <= $2 and near.last_seq >= $2)
+    order by d.id desc limit $4
+"""
+_FIND = """
+    select t.partition_id, t.seq from (
+        select id from monarq.partitions where queue_id = $1 order by id limit $2) p
+    join monarq.transaction_ids t on t.partition_id = p.id and t.transaction_id = $3
+    order by t.partition_id limit 100
+"""
+
+
+class WatchingCalls(Watching):
+    _database: Database
+    _catalog: Catalog
+    _cipher: Cipher | None
+
+    async def queue_flows(
+        self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+    ) -> Page[QueueFlow]:
+        return await flows.queue_flows(self._database, queue, limit, after)
+
+    async def group_flows(
+        self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+    ) -> Page[GroupFlow]:
+        return await flows.group_flows(self._database, queue, limit, after)
+
+    async def list_standings(
+        self, queue: str, group: str | None, *, limit: int = 100, after: str | None = None
+    ) -> Page[Standing]:
+        return await standings.list_standings(
+            self._database, self._catalog, queue, group, limit, after
+        )
+
+    async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
+        return await standings.list_failing(self._database, self._catalog, queue, group, limit)
+
+    async def deliveries_of(
+        self, partition_id: int, seq: int, *, limit: int = 100
+    ) -> list[Delivery]:
+        check_limit(limit)
+        check_int(partition_id, "partitionId", 1, 2**62)
+        rows = await self._database.fetch(_DELIVERIES, partition_id, seq, MOST_LOGGED, limit)
+        return [logs.delivery_from(row) for row in rows]
+
+    async def preview_seek(self, request: Seek) -> SeekPreview:
+        return await standings.preview_seek(self._database, self._catalog, request)
+
+    async def skip(self, queue: str, group: str, partition: str, seq: int, error: str) -> int:
+        return await standings.skip(
+            self._database, self._catalog, queue, group, partition, seq, error
+        )
+
+    async def dead_letter_errors(
+        self, which: DeadLetterFilter, *, limit: int = 100
+    ) -> list[DeadLetterError]:
+        check_limit(limit)
+        rows = await self._database.fetch(
+            _ERRORS, *dead_letters.arguments(which), MOST_LETTERS, limit
+        )
+        return [
+            DeadLetterError(
+                queue=row["queue"],
+                group=row["group_name"],
+                error=row["error"],
+                count=row["count"],
+                oldest_at=row["oldest_at"],
+                newest_at=row["newest_at"],
+                newest_id=row["newest_id"],
+            )
+            for row in rows
+        ]
+
+    async def latencies(
+        self, since: int, until: int, *, queue: str | None = None, samples: int = 1000
+    ) -> list[Latency]:
+        return await flows.latencies(self._database, since, until, queue, samples)
+
+    async def find_messages(self, queue: str, transaction_id: str) -> list[tuple[int, int]]:
+        check_name(transaction_id, "transactionId")
+        found = await queues.get_queue(self._database, queue)
+        rows = await self._database.fetch(_FIND, found.id, MOST_PARTITIONS, transaction_id)
+        return [(row["partition_id"], row["seq"]) for row in rows]
+
+    async def newest_items(
+        self,
+        queue: str,
+        *,
+        state: ItemState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Item]:
+        check_limit(limit)
+        queue_id = await items.work_queue(self._database, queue)
+        rows = await self._database.fetch(
+            f"{items.ITEM_COLUMNS} where p.queue_id = $1 and ($2::bigint is null or i.seq < $2) "
+            "and ($3::text is null or i.state = $3) order by i.seq desc limit $4",
+            queue_id,
+            place(after, int),
+            state,
+            limit,
+        )
+        found = [items.item_from(row, self._cipher) for row in rows]
+        return Page(found, token(found[-1].seq) if len(found) == limit else None)
