@@ -6,14 +6,16 @@ to the other is pickled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from monarq.spark.bounds import Earliest, Latest
+from monarq.spark.filters import Narrowing
 from monarq.spark.options import ReadOptions
+from monarq.spark.plain_errors import plain, plain_rows
 from monarq.spark.ranges import (
     Window,
     check_kept,
@@ -38,12 +40,14 @@ class MessagesReader(DataSourceReader):
         self._options = options
         self._shape = shape
         self._window = window_of(options.starting, options.ending)
+        self._narrowing = Narrowing()
 
+    @plain
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         access = opened(options)
-        queues = chosen_queues(options, self._shape.table, access)
-        lanes = lanes_of(access, queues or (), options.partitions)
+        queues = chosen_queues(options, self._shape.table, access) or []
+        lanes = lanes_of(access, queues, options.partitions)
         check_named("startingOffsets", options.starting, lanes)
         check_named("endingOffsets", options.ending, lanes)
         ranges = ranges_between(
@@ -53,13 +57,26 @@ class MessagesReader(DataSourceReader):
             fail_on_data_loss=options.fail_on_data_loss,
         )
         return cut(
-            ranges, min_splits=options.min_splits, messages_per_split=options.messages_per_split
+            self._narrowing.applied(ranges),
+            min_splits=options.min_splits,
+            messages_per_split=options.messages_per_split,
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(partition, self._options, self._shape, self._window)
+        window = self._narrowing.window(self._window)
+        return read_split(partition, self._options, self._shape, window)
 
 
+class FilteredMessagesReader(MessagesReader):
+    """For sessions that push filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        for condition in filters:
+            self._narrowing.add(condition)
+        return filters
+
+
+@plain_rows
 def read_split(
     partition: InputPartition, options: ReadOptions, shape: Shape, window: Window
 ) -> Iterator[pa.RecordBatch]:
@@ -97,6 +114,7 @@ class LogReader(DataSourceReader):
         self._shape = shape
         self._window = window_of(options.starting, options.ending)
 
+    @plain
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         if isinstance(options.starting, Latest) or isinstance(options.ending, Earliest):
@@ -107,6 +125,7 @@ class LogReader(DataSourceReader):
         return read_log(partition, self._options, self._shape, self._window)
 
 
+@plain_rows
 def read_log(
     partition: InputPartition, options: ReadOptions, shape: Shape, window: Window
 ) -> Iterator[pa.RecordBatch]:
@@ -130,10 +149,12 @@ class StateReader(DataSourceReader):
         self._options = options
         self._shape = shape
 
+    @plain
     def partitions(self) -> Sequence[InputPartition]:
         chosen_queues(self._options, self._shape.table, opened(self._options))
         return [InputPartition(None)]
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         access = opened(self._options)
         queues = chosen_queues(self._options, self._shape.table, access)

@@ -16,9 +16,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from monarq.errors import InvalidRequestError
-from monarq.spark.batch import LogReader, MessagesReader, StateReader
+from monarq.spark.batch import FilteredMessagesReader, LogReader, MessagesReader, StateReader
 from monarq.spark.ddl import read_type
+from monarq.spark.filters import is_pushdown_on
 from monarq.spark.options import ReadOptions, read_options
+from monarq.spark.plain_errors import plain
 from monarq.spark.ranges import chosen_table
 from monarq.spark.schemas import Shape, shape_of, spark_schema
 from monarq.spark.stream import LogStream, MessageStream
@@ -30,6 +32,7 @@ class MonarqSource(DataSource):
     def name(cls) -> str:
         return "monarq"
 
+    @plain
     def schema(self) -> StructType:
         options = read_options(self.options)
         payload = None
@@ -40,17 +43,20 @@ class MonarqSource(DataSource):
                 raise InvalidRequestError(f"option 'payloadSchema': {error}") from None
         return spark_schema(chosen_table(options), payload)
 
+    @plain
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options, stream=False)
         shape = _shape(options, schema)
         match get_table(shape.table).kind:
             case TableKind.MESSAGES:
-                return MessagesReader(options, shape)
+                kind = FilteredMessagesReader if is_pushdown_on() else MessagesReader
+                return kind(options, shape)
             case TableKind.LOG:
                 return LogReader(options, shape)
             case TableKind.STATE:
                 return StateReader(options, shape)
 
+    @plain
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = read_options(self.options, stream=True)
         shape = _shape(options, schema)

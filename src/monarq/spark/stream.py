@@ -23,6 +23,7 @@ from monarq.spark.admission import admitted, reachable
 from monarq.spark.batch import LogSplit, read_log, read_split
 from monarq.spark.bounds import Latest
 from monarq.spark.options import ReadOptions
+from monarq.spark.plain_errors import plain
 from monarq.spark.polling import Pace
 from monarq.spark.positions import (
     Positions,
@@ -58,6 +59,7 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Positions | None = None
         self._turn = 0
 
+    @plain
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
         lanes = self._look()
         check_named("startingOffsets", self._options.starting, lanes)
@@ -67,9 +69,11 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_messages_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @plain
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = reachable({}, self._look())
 
+    @plain
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         positions = read_offset(start)
         if self._target is None:
@@ -85,9 +89,11 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pace.hurry()
         return write_offset(end)
 
+    @plain
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._lanes is None else write_offset(reachable({}, self._lanes))
 
+    @plain
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = read_offset(start), read_offset(end)
         if self._lanes is None or not _covers(self._lanes, last):
@@ -127,6 +133,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pace = Pace(options.poll_interval_ms / 1000)
         self._target: str | None = None
 
+    @plain
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         chosen_queues(self._options, self._shape.table, self._access())
         position = None
@@ -134,9 +141,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = self._access().log_end(self._shape.table)
         return write_log_offset(self._shape.table, position)
 
+    @plain
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._access().log_end(self._shape.table)
 
+    @plain
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         table = self._shape.table
         after = read_log_offset(start, table)
@@ -150,6 +159,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pace.hurry()
         return write_log_offset(table, until)
 
+    @plain
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         after = read_log_offset(start, self._shape.table)
         until = read_log_offset(end, self._shape.table)
