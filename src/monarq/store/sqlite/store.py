@@ -6,9 +6,10 @@ from monarq.store.sqlite.export_calls import ExportCalls
 from monarq.store.sqlite.figures import FigureCalls
 from monarq.store.sqlite.inspect_calls import InspectCalls
 from monarq.store.sqlite.queue_calls import QueueCalls
+from monarq.store.sqlite.watching import WatchingCalls
 
 
-class SqliteStore(QueueCalls, InspectCalls, ExportCalls, FigureCalls):
+class SqliteStore(QueueCalls, InspectCalls, ExportCalls, FigureCalls, WatchingCalls):
     """In one file that several processes may open at once, or in memory.
 
     Each call is one transaction, run by one thread; nothing blocks the event loop."""
