@@ -104,6 +104,11 @@ class Caller:
         return self._store_options
 
     @property
+    def encryption_keys(self) -> Sequence[str]:
+        """For a store; a broker has its own."""
+        return [] if self.urls else self._settings.encryption_keys
+
+    @property
     def _store_options(self) -> dict[str, Any]:
         settings = self._settings
         if not settings.encryption_keys:

@@ -40,6 +40,7 @@ COMMANDS = {
     "groups": "groups",
     "export": "transfer",
     "import": "transfer",
+    "pipeline": "pipeline",
     "top": "top",
     "doctor": "doctor",
     "demo": "demo",
@@ -55,7 +56,7 @@ COMMANDS = {
 _RUNNING = frozenset({"serve", "config", "api-key", "buffer", "bench"})
 
 #: Their processes and threads end in their own time.
-_LONG_RUNNING = frozenset({"serve", "worker", "bench", "demo"})
+_LONG_RUNNING = frozenset({"serve", "worker", "bench", "demo", "pipeline"})
 
 #: What to do about a refusal, by its code.
 _HINTS = {

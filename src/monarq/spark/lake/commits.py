@@ -54,6 +54,7 @@ class Gap(Struct, frozen=True, kw_only=True):
 
     queue: str
     partition: str
+    partition_id: int
     first_seq: int
     last_seq: int
 

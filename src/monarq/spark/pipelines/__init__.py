@@ -1,1 +1,1 @@
-"""The pipelines: from queues to a lake, from the lake to an analysis, and back into queues."""
+"""Pipelines: archive, analyse, replay, compact, and the user's own."""
