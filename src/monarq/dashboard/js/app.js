@@ -24,6 +24,7 @@ const PAGES = {
 };
 const THEMES = ["auto", "light", "dark"];
 const TELL_TIMES_MS = 2_000;
+const PATIENCE_MS = 300;
 
 const root = document.getElementById("app");
 const model = {
@@ -38,7 +39,7 @@ let planned = false;
 
 const live = new Live({
   probe: loadOverview,
-  healed: () => reload(),
+  healed: () => load(page),
   changed: (state) => {
     model.connection = state;
     redraw();
@@ -116,65 +117,77 @@ function failure(fault) {
   if (fault.status === 404) return empty("There is no such thing here.", fault.message);
   if (fault.status === 403) return empty("Your role does not allow this.", fault.message);
   return h("div.failure", { role: "alert" }, h("p", null, h("b", null, "This could not be loaded. "), fault.message),
-    h("button.button", { type: "button", onclick: () => reload() }, "Try again"));
+    h("button.button", { type: "button", onclick: () => load(page) }, "Try again"));
 }
 
 async function openPage() {
-  const number = ++opened;
   const { parts, query } = read();
   const section = PAGES[parts[0]] ? parts[0] : "overview";
-  page?.content?.leave?.();
+  const place = JSON.stringify([section, parts.slice(1)]);
+  if (page?.place === place && page.content?.moved?.(query)) return;
+  const number = ++opened;
   Object.assign(model, { section, menuOpen: false });
-  page = { number, content: null, loaded: false, fault: null };
+  const next = { number, place, content: null, loaded: false, fault: null };
+  // The old page stays in sight until the new one is there, or takes its time.
+  const turn = () => {
+    if (number !== opened || page === next) return;
+    page?.content?.leave?.();
+    page = next;
+    window.scrollTo(0, 0);
+    redraw();
+  };
+  const patience = setTimeout(turn, page ? PATIENCE_MS : 0);
   redraw();
   try {
     const module = await PAGES[section](parts.length > 1);
     if (number !== opened) return;
-    page.content = module.open({
+    next.content = module.open({
       parts: parts.slice(1),
       query,
-      redraw: () => number === opened && redraw(),
-      reload: () => (number === opened ? reload() : null),
+      redraw: () => page === next && redraw(),
+      reload: () => load(next),
       overview: () => model.overview,
       loadOverview,
       can: (role) => model.session.roles.includes(role),
       session: () => model.session,
-      follow: () => number === opened && followPage(),
+      follow: () => page === next && followPage(next),
       amend,
     });
-    followPage();
-    await reload();
-    if (number === opened && document.activeElement === document.body) {
-      document.getElementById("main")?.focus({ preventScroll: true });
-    }
+    followPage(next);
+    await load(next);
   } catch (error) {
-    if (number !== opened) return;
-    page.fault = new ApiError(0, "unreachable", "The page could not be fetched from the broker.");
+    next.fault = new ApiError(0, "unreachable", "The page could not be fetched from the broker.");
     console.error(error);
-    redraw();
   }
+  clearTimeout(patience);
+  if (number !== opened) {
+    next.content?.leave?.();
+    return;
+  }
+  turn();
+  redraw();
+  queueMicrotask(() => {
+    if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
+  });
 }
 
-function followPage() {
-  const { content } = page;
+function followPage({ content }) {
   const topics = new Set(["overview", ...Object.keys(content.topics ?? {})]);
   live.follow([...topics], content.follow?.() ?? {});
 }
 
-async function reload() {
-  const mine = page;
-  if (!mine?.content || !model.session.signedIn) return;
+async function load(one) {
+  if (!one?.content || !model.session.signedIn) return;
   try {
-    await mine.content.load?.();
-    mine.fault = null;
-    mine.loaded = true;
+    await one.content.load?.();
+    one.fault = null;
+    one.loaded = true;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     // What was there stays while the broker is away.
-    if (!mine.loaded || !error.unreachable) mine.fault = error;
-    if (error.unreachable && mine.loaded) mine.fault = null;
+    one.fault = one.loaded && (error.unreachable || error.status === 503) ? null : error;
   }
-  if (mine === page) redraw();
+  if (one === page) redraw();
 }
 
 const actions = {

@@ -27,6 +27,7 @@ export const GROUPS = [
     ["retentionEnabled", "Retention", "both", { kind: "switch", hint: "Remove what is old." }],
     ["retentionSeconds", "Keep for", "both", { ...seconds(0, LONG), hint: "Also if nobody consumed it. 0 is for ever." }],
     ["completedRetentionSeconds", "Keep consumed for", "both", { ...seconds(0, LONG), hint: "0 is for ever." }],
+    ["retainUntilArchived", "Keep until archived", "ordered", { kind: "switch", hint: "Retention leaves what is not in the lake yet." }],
   ]],
   ["Dead and secret", [
     ["deadLetterQueue", "Keep dead letters", "ordered", { kind: "switch", hint: "Off: the dead are dropped." }],

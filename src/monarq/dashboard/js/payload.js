@@ -14,10 +14,16 @@ export function formatted(value) {
   return JSON.stringify(value, null, 2) ?? String(value);
 }
 
-/** The text of a JSON value in one line, for a cell of a table. */
-export function inline(value, length = 200) {
-  const text = JSON.stringify(value) ?? "";
-  return text.length > length ? `${text.slice(0, length)}…` : text;
+const inlined = new WeakMap();
+const INLINE = 200;
+
+/** The data of a row in one line, for a cell of a table. Made once: rows are drawn often. */
+export function inline(row) {
+  if (!inlined.has(row)) {
+    const text = JSON.stringify(row.data) ?? "";
+    inlined.set(row, text.length > INLINE ? `${text.slice(0, INLINE)}…` : text);
+  }
+  return inlined.get(row);
 }
 
 /** `value`: any JSON value. */

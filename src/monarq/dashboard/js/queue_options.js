@@ -14,7 +14,8 @@ export function optionsEditor(queue, ctx) {
 
   const typed = (key) => (key in edits ? edits[key] : detail.options[key]);
   const problem = (key, rules) => (key in edits && !rules.kind ? wrong(String(edits[key]), rules) : null);
-  const rules = () => optionsOf(detail.line.kind).flatMap(([, all]) => all);
+  const groups = () => optionsOf(detail.line.kind).map(([title, all]) => [title, all.filter(([key]) => key in detail.options)]);
+  const rules = () => groups().flatMap(([, all]) => all);
 
   const change = (key, value) => {
     edits[key] = value;
@@ -66,7 +67,7 @@ export function optionsEditor(queue, ctx) {
       const changed = Object.keys(edits).length;
       return panel("Options", { note: ctx.can("write") ? null : "Your role may look, not change." },
         h("form", { onsubmit: save, novalidate: true },
-          h("div.options", null, optionsOf(detail.line.kind).map(([title, all]) =>
+          h("div.options", null, groups().map(([title, all]) =>
             [h("h3.options-group", { key: title }, title), all.map(field)])),
           fault && h("p.form-fault", { role: "alert" }, fault),
           ctx.can("write") && h("div.dialog-buttons", null,

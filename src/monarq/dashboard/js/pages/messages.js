@@ -171,7 +171,7 @@ const COLUMNS = [
   { key: "partition", label: "Partition", width: "18%", cell: (row) => name(row.partition) },
   { key: "seq", label: "Seq", num: true, width: "88px", cell: (row) => count(row.seq) },
   { key: "status", label: "State", width: "110px", cell: (row) => state(row.status) },
-  { key: "data", label: "Payload", cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row.data)) },
+  { key: "data", label: "Payload", cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row)) },
   { key: "transaction", label: "Transaction id", width: "18%", hide: 2, cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId) },
   { key: "created", label: "Pushed", width: "110px", hide: 1, cell: (row) => when(row.createdAt) },
 ];
