@@ -97,6 +97,8 @@ class QueueOptions(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """Whether the dead are kept as dead letters; if not, they are dropped (and counted)."""
     dlq_after_max_retries: bool = True
     """Whether used-up retries make a message dead; if not, it is retried for ever."""
+    retain_until_archived: bool = False
+    """Whether retention leaves alone what is not in the archive yet."""
 
     # Work queues.
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] = 3

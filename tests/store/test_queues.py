@@ -49,6 +49,7 @@ OTHER_VALUES: dict[str, Any] = {
     "max_wait_time_seconds": 99.0,
     "dead_letter_queue": False,
     "dlq_after_max_retries": False,
+    "retain_until_archived": True,
     "max_attempts": 8,
     "backoff_base": 1.5,
     "backoff_cap": 60.0,

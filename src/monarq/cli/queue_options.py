@@ -37,6 +37,7 @@ _MEANINGS = {
     "max_wait_time_seconds": ("ordered", "what waited longer is dead"),
     "dead_letter_queue": ("ordered", "whether the dead are kept as dead letters"),
     "dlq_after_max_retries": ("ordered", "whether used-up retries make a message dead"),
+    "retain_until_archived": ("ordered", "remove no message that is not archived yet"),
     "max_attempts": ("work", "attempts in all, before an item is dead"),
     "backoff_base": ("work", "a failed item waits base ^ attempts seconds"),
     "backoff_cap": ("work", "but at most so long"),

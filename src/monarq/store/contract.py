@@ -463,8 +463,11 @@ class Store(Watching):
     # --- export ----------------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def export_plan(self, queue: str) -> list[PartitionRange]:
-        """All partitions of an ordered queue with what is kept of each, by id."""
+    async def export_plan(
+        self, queue: str, *, created_from: int | None = None, created_to: int | None = None
+    ) -> list[PartitionRange]:
+        """All partitions of an ordered queue with what is kept of each, by id; with bounds, of
+        what was pushed from the one time on and before the other."""
 
     @abc.abstractmethod
     async def export_read(
@@ -475,8 +478,6 @@ class Store(Watching):
         Stops after the segment that passes `max_bytes`; go on behind its last seq. Payloads
         are as they were pushed, never encrypted.
         """
-
-    # --- the broker's own ------------------------------------------------------------------
 
     @abc.abstractmethod
     async def export_messages(
@@ -515,6 +516,20 @@ class Store(Watching):
         Every row that is ever seen at or before it can be seen now: whoever reads up to it and
         later on from it misses none and gets none twice, whatever transactions were under way.
         """
+
+    @abc.abstractmethod
+    async def set_archived(self, queue: str, positions: Mapping[int, int]) -> None:
+        """Say up to which seq partitions of an ordered queue, by their ids, are archived.
+
+        Never moves back. Partitions that have gone are passed over; `InvalidRequestError` if one
+        has no such seq yet, and then nothing is noted. At most `MOST_SPANS` partitions.
+        """
+
+    @abc.abstractmethod
+    async def archived(self, queue: str) -> dict[int, int]:
+        """What was said, of the partitions for which something was."""
+
+    # --- the broker's own ------------------------------------------------------------------
 
     @abc.abstractmethod
     async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:

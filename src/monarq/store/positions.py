@@ -6,13 +6,13 @@ A position is a number with leading zeros, so that positions sort as texts; with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from monarq.crypto import Cipher, open_payload
 from monarq.errors import InvalidRequestError
-from monarq.store.exported import MOST_ROWS, STORED_TABLES, ExportedRows
-from monarq.store.validation import check_int, check_limit, check_name
+from monarq.store.exported import MOST_ROWS, MOST_SPANS, STORED_TABLES, ExportedRows, Span
+from monarq.store.validation import check_int, check_limit, check_name, check_time
 from monarq.tables import get_table
 
 LogPlace: TypeAlias = tuple[int, ...]
@@ -91,6 +91,12 @@ def check_log(table: str) -> None:
         raise InvalidRequestError(f"{table!r} is not a log: use one of {logs}")
 
 
+def check_times(created_from: int | None, created_to: int | None) -> None:
+    for time, field in ((created_from, "createdFrom"), (created_to, "createdTo")):
+        if time is not None:
+            check_time(time, field)
+
+
 def check_columns(table: str, columns: Sequence[str]) -> None:
     known = get_table(table)
     if not columns:
@@ -101,9 +107,22 @@ def check_columns(table: str, columns: Sequence[str]) -> None:
         raise InvalidRequestError("a column is named twice")
 
 
-def check_spans(spans: Sequence[tuple[int, int, int]], most: int) -> None:
-    check_int(len(spans), "ranges", 0, most)
+def check_spans(spans: Sequence[Span]) -> None:
+    check_int(len(spans), "ranges", 0, MOST_SPANS)
     for partition_id, first_seq, last_seq in spans:
         check_int(partition_id, "partitionId", 1, 2**62)
         check_int(first_seq, "from", 1, 2**62)
         check_int(last_seq, "to", 0, 2**62)
+
+
+def check_archived(archived: Mapping[int, int]) -> None:
+    check_int(len(archived), "partitions", 0, MOST_SPANS)
+    for partition_id, seq in archived.items():
+        check_int(partition_id, "partitionId", 1, 2**62)
+        check_int(seq, "seq", 0, 2**62)
+
+
+def not_there_yet(partition_id: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"partition {partition_id} has no such seq yet: it cannot be archived up to there"
+    )

@@ -8,10 +8,11 @@ from msgspec import Meta, Struct, field
 
 from monarq.wire.fields import Name
 from monarq.wire.paging import PageAnswer, PageQuery
-from monarq.wire.shown import NameFilter, PartitionIdText
+from monarq.wire.shown import NameFilter, PartitionIdText, TimeFilter
 
 Number = Annotated[int, Meta(ge=1, le=2**53)]
 Seq = Annotated[int, Meta(ge=1, le=2**53)]
+ArchivedSeq = Annotated[int, Meta(ge=0, le=2**53)]
 Position = Annotated[
     str,
     Meta(
@@ -62,6 +63,16 @@ class QueueQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: NameFilter
 
 
+class PartitionsQuery(
+    Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    queue: NameFilter
+    created_from: TimeFilter | None = None
+    """Only what was pushed from then on."""
+    created_to: TimeFilter | None = None
+    """Only what was pushed before."""
+
+
 class ReadQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     partition_id: PartitionIdText
     from_: Seq = field(default=1, name="from")
@@ -99,3 +110,17 @@ class LogEndAnswer(Struct, frozen=True, kw_only=True):
     table: str
     position: Position
     """Whoever reads up to it, and later on from it, misses nothing and gets nothing twice."""
+
+
+class ArchivedBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    queue: Name
+    positions: Annotated[
+        dict[PartitionIdText, Annotated[int, Meta(ge=0, le=2**53)]], Meta(max_length=10_000)
+    ]
+    """By the partition's number: the seq up to which, included, it is archived."""
+
+
+class ArchivedAnswer(Struct, frozen=True, kw_only=True):
+    queue: str
+    positions: dict[str, int]
+    """By the partition's number, of those that have one."""

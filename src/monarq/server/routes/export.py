@@ -8,8 +8,9 @@ from monarq.errors import ConflictError, InvalidRequestError
 from monarq.model import QueueKind
 from monarq.server.answers import json_answer
 from monarq.server.arrow_stream import CHUNK_BYTES, CONTENT_TYPE, arrow_stream, require_arrow
-from monarq.server.exchange import Request, Response, StreamingResponse
+from monarq.server.exchange import Request, Response, Role, StreamingResponse
 from monarq.server.paging import collect, paged
+from monarq.server.parameters import time_or_none
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.batches import plan_of, rows_of, segments_of
@@ -18,9 +19,12 @@ from monarq.store.exported import Span
 from monarq.store.positions import check_columns
 from monarq.tables import TableKind, arrow_schema, get_table
 from monarq.wire.export import (
+    ArchivedAnswer,
+    ArchivedBody,
     LogEndAnswer,
     LogEndQuery,
     MessagesBody,
+    PartitionsQuery,
     PlanAnswer,
     PlanQuery,
     PlanRow,
@@ -50,19 +54,19 @@ async def plan(service: Service, request: Request) -> Response:
 
 
 async def partitions(service: Service, request: Request) -> StreamingResponse:
-    query: QueueQuery = request.query
+    query: PartitionsQuery = request.query
+    created_from = time_or_none(query.created_from, "createdFrom")
+    created_to = time_or_none(query.created_to, "createdTo")
     require_arrow()
     from monarq.store.arrow import PLAN_SCHEMA, plan_batch
 
-    return StreamingResponse(
-        await arrow_stream(
-            PLAN_SCHEMA,
-            plan_of(service.broker.store, query.queue),
-            plan_batch,
-            service.export_slots,
-        ),
-        content_type=CONTENT_TYPE,
+    chunks = await arrow_stream(
+        PLAN_SCHEMA,
+        plan_of(service.broker.store, query.queue, created_from, created_to),
+        plan_batch,
+        service.export_slots,
     )
+    return StreamingResponse(chunks, content_type=CONTENT_TYPE)
 
 
 async def read(service: Service, request: Request) -> StreamingResponse:
@@ -132,6 +136,21 @@ async def log_end(service: Service, request: Request) -> Response:
     return json_answer(LogEndAnswer(table=query.table, position=position))
 
 
+async def archived(service: Service, request: Request) -> Response:
+    query: QueueQuery = request.query
+    positions = await service.broker.store.archived(query.queue)
+    return json_answer(
+        ArchivedAnswer(queue=query.queue, positions={str(n): seq for n, seq in positions.items()})
+    )
+
+
+async def set_archived(service: Service, request: Request) -> Response:
+    body: ArchivedBody = request.body
+    positions = {int(number): seq for number, seq in body.positions.items()}
+    await service.broker.store.set_archived(body.queue, positions)
+    return json_answer(ArchivedAnswer(queue=body.queue, positions=body.positions))
+
+
 async def _check_ordered(store: Store, queue: str) -> None:
     if (await store.get_queue(queue)).kind is not QueueKind.ORDERED:
         raise ConflictError(f"{queue!r} is a work queue: it has items, which are not exported")
@@ -154,7 +173,7 @@ ROUTES = (
         handler=partitions,
         summary="The whole plan of a queue as one Arrow IPC stream",
         tag="export",
-        query=QueueQuery,
+        query=PartitionsQuery,
         content_type=CONTENT_TYPE.decode(),
         errors=(404, 409, 501),
     ),
@@ -196,5 +215,26 @@ ROUTES = (
         tag="export",
         query=LogEndQuery,
         answer=LogEndAnswer,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/export/archived",
+        handler=archived,
+        summary="Up to which seq each partition of a queue is archived",
+        tag="export",
+        query=QueueQuery,
+        answer=ArchivedAnswer,
+        errors=(404, 409),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/export/archived",
+        handler=set_archived,
+        summary="Say up to which seq partitions are archived: retention may have what is",
+        tag="export",
+        role=Role.WRITE,
+        body=ArchivedBody,
+        answer=ArchivedAnswer,
+        errors=(404, 409),
     ),
 )

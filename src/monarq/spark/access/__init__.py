@@ -14,19 +14,26 @@ from monarq.spark.access.contract import Access, QueueInfo, SeqRange
 
 __all__ = ["Access", "QueueInfo", "SeqRange", "open_access"]
 
-_Key = tuple[str, str | None, str | None]
+_Key = tuple[str, str | None, str | None, str]
 _opened: dict[_Key, Access] = {}
 _owner = 0
 _lock = threading.Lock()
 
 
-def open_access(url: str, *, token: str | None = None, encryption_key: str | None = None) -> Access:
+def open_access(
+    url: str,
+    *,
+    token: str | None = None,
+    encryption_key: str | None = None,
+    schema: str = "monarq",
+) -> Access:
     """The way to `url`, kept open for the process: to connect takes longer than a small read.
 
-    `token` is for a broker, `encryption_key` for a store whose payloads are encrypted.
+    `token` is for a broker. `encryption_key` is for a store whose payloads are encrypted; several
+    with commas between. `schema` is PostgreSQL's.
     """
     global _owner
-    key = (url, token, encryption_key)
+    key = (url, token, encryption_key, schema)
     with _lock:
         # A forked process must not use what its parent has open, nor close it.
         if _owner != os.getpid():
@@ -38,7 +45,7 @@ def open_access(url: str, *, token: str | None = None, encryption_key: str | Non
         return access
 
 
-def _open(url: str, token: str | None, encryption_key: str | None) -> Access:
+def _open(url: str, token: str | None, encryption_key: str | None, schema: str) -> Access:
     scheme = url.partition(":")[0]
     if scheme in ("http", "https"):
         if encryption_key is not None:
@@ -52,8 +59,8 @@ def _open(url: str, token: str | None, encryption_key: str | None) -> Access:
             raise InvalidRequestError("a token is for a broker behind HTTP: a store has none")
         from monarq.spark.access.stored import StoreAccess
 
-        keys = [] if encryption_key is None else [parse_key(encryption_key)]
-        return StoreAccess(url, keys)
+        keys = [] if encryption_key is None else list(map(parse_key, encryption_key.split(",")))
+        return StoreAccess(url, keys, schema)
     raise InvalidRequestError(
         f"{scheme!r} is no kind of url: use http://…, https://…, postgresql://… or sqlite:///file"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ class Access(Protocol):
     def queues(self) -> list[QueueInfo]:
         """All of them, by name."""
 
-    def plan(self, queue: str) -> pa.Table:
+    def plan(
+        self, queue: str, *, created_from: int | None = None, created_to: int | None = None
+    ) -> pa.Table:
         """What an ordered queue keeps: `partition_id`, `partition`, `first_seq` and `last_seq`
-        (less than `first_seq` if nothing is kept), by partition id."""
+        (less than `first_seq` if nothing is kept), by partition id. With bounds in time
+        (microseconds), only what was pushed from `created_from` on and before `created_to`."""
 
     def messages(
         self, ranges: Sequence[SeqRange], columns: Sequence[str]
@@ -65,5 +68,12 @@ class Access(Protocol):
         self, table: str, columns: Sequence[str], *, queues: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """`items`, `queues` or `groups` as they are now."""
+
+    def archived(self, queue: str) -> dict[int, int]:
+        """Up to which seq each partition of an ordered queue, by its id, is archived; those for
+        which nothing was said are left out."""
+
+    def set_archived(self, queue: str, positions: Mapping[int, int]) -> None:
+        """Say so. Never moves back."""
 
     def close(self) -> None: ...

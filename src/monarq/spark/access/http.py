@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,9 +12,10 @@ import pyarrow as pa
 from monarq.errors import StoreUnavailableError
 from monarq.spark.access.connections import Connections
 from monarq.spark.access.contract import QueueInfo, SeqRange
-from monarq.spark.access.kinds import check_kind
+from monarq.spark.access.requests import archived_parts, check_kind
 from monarq.tables import TableKind
-from monarq.wire.export import LogEndAnswer
+from monarq.times import iso
+from monarq.wire.export import ArchivedAnswer, LogEndAnswer
 
 _EXPORT = "/api/v1/export"
 
@@ -40,8 +41,15 @@ class HttpAccess:
             for pair in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
 
-    def plan(self, queue: str) -> pa.Table:
-        target = f"{_EXPORT}/partitions?{urlencode({'queue': queue})}"
+    def plan(
+        self, queue: str, *, created_from: int | None = None, created_to: int | None = None
+    ) -> pa.Table:
+        query = {"queue": queue}
+        if created_from is not None:
+            query["createdFrom"] = iso(created_from)
+        if created_to is not None:
+            query["createdTo"] = iso(created_to)
+        target = f"{_EXPORT}/partitions?{urlencode(query)}"
         with self._broker.stream("GET", target) as response, _opened(response) as reader:
             return reader.read_all()
 
@@ -73,6 +81,16 @@ class HttpAccess:
     ) -> Iterator[pa.RecordBatch]:
         check_kind(table, TableKind.STATE)
         return self._batches("rows", {"table": table, "columns": list(columns)} | _only(queues))
+
+    def archived(self, queue: str) -> dict[int, int]:
+        content = self._broker.call("GET", f"{_EXPORT}/archived?{urlencode({'queue': queue})}")
+        answer = msgspec.json.decode(content, type=ArchivedAnswer)
+        return {int(number): seq for number, seq in answer.positions.items()}
+
+    def set_archived(self, queue: str, positions: Mapping[int, int]) -> None:
+        for part in archived_parts(positions):
+            body = {"queue": queue, "positions": {str(n): seq for n, seq in part.items()}}
+            self._broker.call("POST", f"{_EXPORT}/archived", msgspec.json.encode(body))
 
     def _batches(self, what: str, body: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         content = msgspec.json.encode(body)

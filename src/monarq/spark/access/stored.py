@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ import pyarrow as pa
 from monarq.client.portal import Portal
 from monarq.errors import StoreUnavailableError
 from monarq.spark.access.contract import QueueInfo, SeqRange
-from monarq.spark.access.kinds import check_kind
+from monarq.spark.access.requests import archived_parts, check_kind
 from monarq.store import Store, open_store
 from monarq.store.arrow import message_batch, plan_batch, row_batch
 from monarq.store.batches import rows_of, segments_of
@@ -29,7 +29,7 @@ _SQLITE = "sqlite:///"
 class StoreAccess:
     """See `contract.Access`."""
 
-    def __init__(self, url: str, keys: Sequence[bytes]) -> None:
+    def __init__(self, url: str, keys: Sequence[bytes], schema: str = "monarq") -> None:
         # To look at a store that is not there must not make it.
         if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file():
             raise StoreUnavailableError(f"there is no store {url.removeprefix(_SQLITE)!r}")
@@ -37,7 +37,11 @@ class StoreAccess:
         try:
             self._store: Store = self._portal.run(
                 open_store(
-                    url, keys=keys, connections=_CONNECTIONS, timeout_seconds=_TIMEOUT_SECONDS
+                    url,
+                    keys=keys,
+                    schema=schema,
+                    connections=_CONNECTIONS,
+                    timeout_seconds=_TIMEOUT_SECONDS,
                 )
             )
         except BaseException:
@@ -68,8 +72,12 @@ class StoreAccess:
 
         return self._portal.run(listed())
 
-    def plan(self, queue: str) -> pa.Table:
-        ranges = self._portal.run(self._store.export_plan(queue))
+    def plan(
+        self, queue: str, *, created_from: int | None = None, created_to: int | None = None
+    ) -> pa.Table:
+        ranges = self._portal.run(
+            self._store.export_plan(queue, created_from=created_from, created_to=created_to)
+        )
         return pa.Table.from_batches([plan_batch(ranges)])
 
     def messages(
@@ -101,6 +109,13 @@ class StoreAccess:
         check_kind(table, TableKind.STATE)
         pieces = rows_of(self._store, table, columns, queues=queues)
         return self._ahead(pieces, lambda rows: row_batch(table, columns, rows))
+
+    def archived(self, queue: str) -> dict[int, int]:
+        return self._portal.run(self._store.archived(queue))
+
+    def set_archived(self, queue: str, positions: Mapping[int, int]) -> None:
+        for part in archived_parts(positions):
+            self._portal.run(self._store.set_archived(queue, part))
 
     def _ahead(
         self, pieces: AsyncGenerator[T], batch: Callable[[T], pa.RecordBatch]

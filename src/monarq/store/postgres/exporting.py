@@ -8,11 +8,22 @@ from typing import Any
 
 from monarq.crypto import Cipher
 from monarq.errors import StoreUnavailableError
+from monarq.model import PartitionRange, QueueKind
 from monarq.store import positions, segments
-from monarq.store.exported import MOST_SPANS, ExportedMessages, ExportedRows, ExportedSegment, Span
+from monarq.store.exported import ExportedMessages, ExportedRows, ExportedSegment, Span
+from monarq.store.positions import check_times
 from monarq.store.postgres.database import Database
+from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_int
 
+# Partitions that are wholly inside or outside are not searched.
+_PLAN = """
+    select id, name, case when $2::bigint is null then first_seq when last_at < $2 then last_seq + 1
+            else monarq.seq_before(id, $2) + 1 end,
+        case when $3::bigint is null or last_at < $3 then last_seq
+            else monarq.seq_before(id, $3) end
+    from monarq.partitions where queue_id = $1 order by id
+"""
 # Sizes are known without reading what is large, so that only rows that are wanted are read.
 _MESSAGES = """
     select queue, partition, partition_id, first_seq, created_at,
@@ -79,6 +90,18 @@ _WRITERS = """
 _PATIENCE_SECONDS = 20.0
 
 
+async def export_plan(
+    database: Database, queue: str, created_from: int | None, created_to: int | None
+) -> list[PartitionRange]:
+    check_times(created_from, created_to)
+    found = await get_queue_of(database, queue, QueueKind.ORDERED)
+    rows = await database.fetch(_PLAN, found.id, created_from, created_to)
+    return [
+        PartitionRange(partition_id=number, partition=name, first_seq=first, last_seq=last)
+        for number, name, first, last in rows
+    ]
+
+
 async def export_messages(
     database: Database,
     cipher: Cipher | None,
@@ -87,7 +110,7 @@ async def export_messages(
     max_bytes: int,
 ) -> ExportedMessages:
     positions.check_columns("messages", list(columns))
-    positions.check_spans(spans, MOST_SPANS)
+    positions.check_spans(spans)
     check_int(max_bytes, "maxBytes", 1, 1 << 30)
     sql = _MESSAGES.format(
         data="data" if "payload" in columns else "null::bytea",

@@ -7,7 +7,7 @@ from typing import Any
 from monarq.crypto import Cipher, open_payload
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import message_id, parse_message_id
-from monarq.model import Page, PartitionRange, QueueKind, Segment, StoredMessage
+from monarq.model import Page, QueueKind, Segment, StoredMessage
 from monarq.store import segments
 from monarq.store.paging import place, token
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
@@ -192,24 +192,6 @@ def _messages_from(
         )
         for n, (seq, payload) in enumerate(enumerate(payloads, row["first_seq"]))
         if seq >= start and payload
-    ]
-
-
-async def export_plan(database: Database, queue: str) -> list[PartitionRange]:
-    found = await get_queue_of(database, queue, QueueKind.ORDERED)
-    rows = await database.fetch(
-        "select id, name, first_seq, last_seq from monarq.partitions where queue_id = $1 "
-        "order by id",
-        found.id,
-    )
-    return [
-        PartitionRange(
-            partition_id=row["id"],
-            partition=row["name"],
-            first_seq=row["first_seq"],
-            last_seq=row["last_seq"],
-        )
-        for row in rows
     ]
 
 

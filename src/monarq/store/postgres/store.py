@@ -46,6 +46,7 @@ from monarq.store.contract import Outcome, Store
 from monarq.store.exported import ExportedMessages, ExportedRows, Span
 from monarq.store.postgres import (
     acks,
+    archiving,
     dead_letters,
     exporting,
     figures,
@@ -388,8 +389,10 @@ class PostgresStore(WatchingCalls, Store):
 
     # --- export ----------------------------------------------------------------------------
 
-    async def export_plan(self, queue: str) -> list[PartitionRange]:
-        return await inspection.export_plan(self._database, queue)
+    async def export_plan(
+        self, queue: str, *, created_from: int | None = None, created_to: int | None = None
+    ) -> list[PartitionRange]:
+        return await exporting.export_plan(self._database, queue, created_from, created_to)
 
     async def export_read(
         self, partition_id: int, first_seq: int, last_seq: int, *, max_bytes: int = 32 << 20
@@ -404,7 +407,6 @@ class PostgresStore(WatchingCalls, Store):
             max_bytes,
         )
 
-    # --- the broker's own ------------------------------------------------------------------
     async def export_messages(
         self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
     ) -> ExportedMessages:
@@ -429,6 +431,13 @@ class PostgresStore(WatchingCalls, Store):
     async def log_end(self, table: str) -> str:
         return await exporting.log_end(self._database, table)
 
+    async def set_archived(self, queue: str, positions: Mapping[int, int]) -> None:
+        await archiving.set_archived(self._database, queue, positions)
+
+    async def archived(self, queue: str) -> dict[int, int]:
+        return await archiving.archived(self._database, queue)
+
+    # --- the broker's own ------------------------------------------------------------------
 
     async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
         check_limit(limit, 1_000_000)

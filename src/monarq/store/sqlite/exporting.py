@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from monarq.crypto import Cipher
+from monarq.model import PartitionRange
 from monarq.store import positions, segments
 from monarq.store.exported import ExportedMessages, ExportedRows, ExportedSegment, Span
 from monarq.store.positions import LogPlace
 from monarq.store.sqlite.logs import MINUTE
+from monarq.store.sqlite.segment_log import position_before
 
 _texts = msgspec.msgpack.Decoder(list[str | None])
 _LISTS = {
@@ -26,6 +28,9 @@ _LISTS = {
 _SEGMENTS = """
 select first_seq, last_seq, created_at, {data}, {offsets}, {lists}
 from segments where partition_id = ? and last_seq >= ? order by last_seq
+"""
+_PARTITIONS = """
+select id, name, first_seq, last_seq, last_at from partitions where queue_id = ? order by id
 """
 _PLACE = """
 select q.name, p.name from partitions p cross join queues q on q.id = p.queue_id where p.id = ?
@@ -53,6 +58,28 @@ _EXPRESSIONS: dict[str, dict[str, str]] = {
     "metrics": {},
     "items": _ITEM,
 }
+
+
+def export_plan(
+    db: sqlite3.Connection, queue_id: int, created_from: int | None, created_to: int | None
+) -> list[PartitionRange]:
+    rows = db.execute(_PARTITIONS, (queue_id,)).fetchall()
+    found = []
+    for partition_id, name, first_seq, last_seq, last_at in rows:
+        first, last = first_seq, last_seq
+        # Partitions that are wholly inside or outside are not searched.
+        if created_from is not None:
+            first = last_seq + 1
+            if last_at >= created_from:
+                first = 1 + position_before(db, partition_id, created_from, first_seq, last_seq)
+        if created_to is not None and last_at >= created_to:
+            last = position_before(db, partition_id, created_to, first_seq, last_seq)
+        found.append(
+            PartitionRange(
+                partition_id=partition_id, partition=name, first_seq=first, last_seq=last
+            )
+        )
+    return found
 
 
 def export_messages(

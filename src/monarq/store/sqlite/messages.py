@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import message_id
-from monarq.model import Page, PartitionRange, Queue, QueueKind, Segment, StoredMessage
+from monarq.model import Page, Queue, QueueKind, Segment, StoredMessage
 from monarq.store import segments
 from monarq.store.sqlite import item_calls, items, paging, segment_log
 from monarq.store.sqlite.cursors import Cursor
@@ -192,18 +192,6 @@ def delete_message(session: Session, partition_id: int, transaction_id: str) -> 
 
 
 # --- exporting -----------------------------------------------------------------------------
-
-
-def export_plan(session: Session, queue: str) -> list[PartitionRange]:
-    found = ordered_queue(session, queue)
-    rows = session.db.execute(
-        "select id, name, first_seq, last_seq from partitions where queue_id = ? order by id",
-        (found.id,),
-    )
-    return [
-        PartitionRange(partition_id=number, partition=name, first_seq=first, last_seq=last)
-        for number, name, first, last in rows
-    ]
 
 
 def export_read(

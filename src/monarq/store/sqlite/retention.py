@@ -18,7 +18,9 @@ from monarq.store.sqlite.session import Session
 EMPTY_FOR = 7 * DAY
 """How long an empty partition stays."""
 
-_LOAD = "select queue_id, first_seq, last_seq, emptied_at from partitions where id = ?"
+_LOAD = """
+select queue_id, first_seq, last_seq, emptied_at, archived_seq from partitions where id = ?
+"""
 
 
 class _Partition(NamedTuple):
@@ -27,6 +29,10 @@ class _Partition(NamedTuple):
     first_seq: int
     last_seq: int
     emptied_at: int | None
+    archived_seq: int
+
+    def awaits_archive(self, head: Head) -> bool:
+        return self.queue.options.retain_until_archived and head.last_seq > self.archived_seq
 
 
 def look_at(session: Session, partition_id: int, limit: int) -> tuple[int, bool]:
@@ -96,7 +102,7 @@ def _retain(session: Session, partition: _Partition, limit: int) -> int:
 
 def _may_go(session: Session, partition: _Partition, head: Head) -> bool:
     options = partition.queue.options
-    if not options.retention_enabled:
+    if not options.retention_enabled or partition.awaits_archive(head):
         return False
     age = session.now - head.created_at
     if options.retention_seconds and age >= micros(options.retention_seconds):
@@ -150,7 +156,8 @@ def _plan(session: Session, partition: _Partition, first_seq: int) -> None:
     times: list[int] = []
     held = False
     head = segment_log.head_at(session.db, partition.id, first_seq)
-    if options.retention_enabled and head is not None:
+    # What is not archived goes at no time: whoever archives it will say so.
+    if options.retention_enabled and head is not None and not partition.awaits_archive(head):
         if options.retention_seconds:
             times.append(head.created_at + micros(options.retention_seconds))
         if options.completed_retention_seconds:

@@ -88,6 +88,7 @@ declare
     v_consumed bigint;
     v_upto bigint := 0;
     v_head bigint;
+    v_awaited boolean;
     c record;
 begin
     if v_wait > 0 then
@@ -109,11 +110,20 @@ begin
         v_upto := greatest(v_upto,
             least(v_consumed, monarq.seq_before(p.id, p_now - v_keep_done + 1)));
     end if;
+    if p_queue.retain_until_archived then
+        v_upto := least(v_upto, p.archived_seq);
+    end if;
     removed := case when v_upto >= p.first_seq
         then monarq.remove_segments(p_now, p_queue.id, p.id, v_upto, p_limit) else 0 end;
 
-    select created_at into v_head from monarq.segments
+    select created_at, p_queue.retain_until_archived and first_seq + count - 1 > p.archived_seq
+        into v_head, v_awaited from monarq.segments
         where partition_id = p.id order by first_seq limit 1;
+    if v_awaited then
+        -- Whoever archives it will say so.
+        v_keep := 0;
+        v_keep_done := 0;
+    end if;
     if v_head is null then
         if p.last_at + 7 * v_day <= p_now and not exists (
             select from monarq.cursors
