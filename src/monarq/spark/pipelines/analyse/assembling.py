@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from monarq.spark.pipelines.analyse.answering import answers_of
 from monarq.spark.pipelines.analyse.error_kinds import kind_of
 from monarq.spark.pipelines.analyse.figures import (
@@ -35,15 +37,13 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 
 
-def assemble(measured: Measured, *, run: str, lake: str, generated_at: int) -> Analysis:
-    """Everything but what it is compared with, and the findings."""
+def assemble(measured: Measured, empty: Analysis) -> Analysis:
+    """The figures of an analysis that has none yet; findings are made from them."""
     groups = _groups(measured)
     queues = _queues(measured)
     pushes = _pushes(measured)
-    return Analysis(
-        id=run,
-        lake=lake,
-        generated_at=generated_at,
+    return msgspec.structs.replace(
+        empty,
         window=measured.window,
         percentiles=measured.percentiler.in_words,
         totals=_totals(measured, queues, groups),

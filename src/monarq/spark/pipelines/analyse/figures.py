@@ -22,6 +22,9 @@ class Window(Struct, frozen=True, rename="camel", kw_only=True):
     """The end of the last bucket."""
     bucket: int
     """Microseconds."""
+    first: int
+    last: int
+    """When the first and the last thing happened."""
 
     @property
     def buckets(self) -> int:
@@ -30,6 +33,12 @@ class Window(Struct, frozen=True, rename="camel", kw_only=True):
     @property
     def bucket_seconds(self) -> float:
         return self.bucket / 1e6
+
+    def seconds_in(self, index: int) -> float:
+        """How much of a bucket was there to be seen; of the first and last, not all was. Never so
+        little that a rate over it means nothing."""
+        begin, end = max(self.at(index), self.first), min(self.at(index + 1), self.last)
+        return max(end - begin, self.bucket / 4) / 1e6
 
     def at(self, index: int) -> int:
         """When a bucket begins."""
@@ -238,6 +247,8 @@ class Totals(Struct, frozen=True, rename="camel", kw_only=True):
 class Analysis(Struct, frozen=True, rename="camel", kw_only=True):
     id: str
     lake: str
+    scope: list[str] = []
+    """The queues that were asked for, if not all."""
     generated_at: int
     window: Window | None
     """None if there is nothing to look at."""

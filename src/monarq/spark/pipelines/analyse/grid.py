@@ -30,4 +30,5 @@ def make_window(first: int, last: int) -> Window:
 
 def _cut(first: int, last: int, bucket: int) -> Window:
     start = first // bucket * bucket
-    return Window(start=start, end=(last // bucket + 1) * bucket, bucket=bucket)
+    end = (last // bucket + 1) * bucket
+    return Window(start=start, end=end, bucket=bucket, first=first, last=last)
