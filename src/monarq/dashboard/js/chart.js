@@ -7,7 +7,8 @@
 import { h, island } from "./dom.js";
 import { clock, day, exact } from "./format.js";
 
-const MARGIN = { top: 10, right: 12, bottom: 22, left: 46 };
+const MARGIN = { top: 10, right: 12, bottom: 22 };
+const LETTER = 6.2;
 const DAY = 86_400_000;
 
 /** Round steps that cover 0 … `most` in about `wanted` steps. */
@@ -142,17 +143,21 @@ function scaled(props, width, height) {
   const top = steps.at(-1);
   const from = props.from ?? times[0] ?? 0;
   const to = props.to ?? times.at(-1) ?? 1;
-  const inner = width - MARGIN.left - MARGIN.right;
+  const label = props.axis ?? props.format;
+  const left = 14 + Math.max(24, ...steps.map((one) => label(one).length * LETTER));
+  const inner = width - left - MARGIN.right;
   const span = Math.max(1, to - from);
   return {
     width,
     height,
+    left,
+    label,
     steps,
     from,
     to,
-    x: (time) => MARGIN.left + ((time - from) / span) * inner,
+    x: (time) => left + ((time - from) / span) * inner,
     y: (value) => height - MARGIN.bottom - (value / top) * (height - MARGIN.top - MARGIN.bottom),
-    timeAt: (x) => from + ((x - MARGIN.left) / inner) * span,
+    timeAt: (x) => from + ((x - left) / inner) * span,
     slot: times.length > 1 ? inner / (times.length - 1) : inner,
   };
 }
@@ -166,15 +171,15 @@ function drawing(props, scale) {
     { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
     scale.steps.map((value) => [
       h("line.chart-grid", {
-        x1: MARGIN.left, x2: width - MARGIN.right, y1: scale.y(value), y2: scale.y(value),
+        x1: scale.left, x2: width - MARGIN.right, y1: scale.y(value), y2: scale.y(value),
       }),
-      h("text.chart-label", { x: MARGIN.left - 8, y: scale.y(value) + 4, "text-anchor": "end" },
-        (props.axis ?? props.format)(value)),
+      h("text.chart-label", { x: scale.left - 8, y: scale.y(value) + 4, "text-anchor": "end" },
+        scale.label(value)),
     ]),
     found.map((time) =>
       h("text.chart-label", { x: scale.x(time), y: height - 5, "text-anchor": "middle" },
         timeLabel(time, step))),
-    h("line.chart-base", { x1: MARGIN.left, x2: width - MARGIN.right, y1: base, y2: base }),
+    h("line.chart-base", { x1: scale.left, x2: width - MARGIN.right, y1: base, y2: base }),
     shapes(props, scale),
     (props.marks ?? []).map((mark) =>
       h("line.chart-mark", { x1: scale.x(mark), x2: scale.x(mark), y1: MARGIN.top, y2: base })),
@@ -191,7 +196,7 @@ function shapes(props, scale) {
       return stacked ? under[index] + value : value;
     });
     const runs = runsOf(props.times, tops);
-    const filled = stacked || props.kind === "area";
+    const filled = stacked || (props.kind === "area" && one.fill !== false);
     const shape = [
       filled && h(`path.chart-area.tone-${one.tone}`, { d: areaPath(runs, scale, under, stacked) }),
       h(`path.chart-line.tone-${one.tone}`, { d: linePath(runs, scale) }),
@@ -246,7 +251,7 @@ function bars(props, scale) {
       const y = scale.y(under + value);
       const tall = Math.max(1, scale.y(under) - y);
       under += value;
-      const x = Math.max(MARGIN.left, scale.x(time) - wide / 2);
+      const x = Math.max(scale.left, scale.x(time) - wide / 2);
       return h(`rect.chart-bar.tone-${one.tone}`, { x, y, width: wide, height: tall });
     });
   });
@@ -275,7 +280,7 @@ export function legend(series, format) {
     null,
     series.map((one) => {
       const last = one.values.findLast((value) => value !== null && value !== undefined);
-      return h("li", null, h(`span.swatch.tone-${one.tone}`), one.name, " ",
+      return h("li", null, h(`span.swatch.tone-${one.tone}`), one.name,
         h("b", null, last === undefined ? "–" : format(last)));
     }),
   );

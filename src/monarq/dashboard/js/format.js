@@ -67,7 +67,7 @@ export function duration(seconds) {
 }
 
 export function percent(part) {
-  return missing(part) ? NONE : `${(part < 0.1 ? ONE : WHOLE).format(part * 100)} %`;
+  return missing(part) ? NONE : `${(part < 0.1 || part > 0.99 ? ONE : WHOLE).format(part * 100)} %`;
 }
 
 /** "3 min ago", "in 20 s". `time` and `now` in milliseconds. */

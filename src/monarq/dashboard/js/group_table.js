@@ -11,8 +11,8 @@ export function groupTable(key, rows, { withQueue = true, ...more } = {}) {
   const columns = [
     { key: "name", label: "Group", sort: "name", cell: (row) => name(groupName(row.name)) },
     withQueue && { key: "queue", label: "Queue", sort: "queue", cell: (row) => name(row.queue) },
-    { key: "state", label: "State", width: "104px", cell: (row) => state(row.state) },
-    { key: "lag", label: "Messages behind", sort: "lag", num: true, width: "132px", cell: (row) => (row.lag ? count(row.lag) : h("span.faint", null, "0")) },
+    { key: "state", label: "State", width: "116px", cell: (row) => state(row.state) },
+    { key: "lag", label: "Messages behind", sort: "lag", num: true, width: "150px", cell: (row) => (row.lag ? count(row.lag) : h("span.faint", null, "0")) },
     { key: "lagSeconds", label: "Time behind", sort: "lagSeconds", num: true, width: "108px",
       cell: (row) => (row.lag ? duration(row.lagSeconds) : h("span.faint", null, "–")) },
     { key: "out", label: "Out", num: true, width: "88px", hide: 1, cell: (row) => perSecond(row.out) },

@@ -139,8 +139,8 @@ export function tabs(label, all, chosen, href) {
       number ? h("span.tab-count", null, short(number)) : null)));
 }
 
-export function search(label, value, oninput, { placeholder = label, key = "search" } = {}) {
-  return h("input.input.search", { key, type: "search", "aria-label": label, placeholder, value, autocomplete: "off",
+export function search(label, value, oninput, { placeholder = label, key = "search", short = false } = {}) {
+  return h("input.input.search", { key, class: short ? "search-short" : "", type: "search", "aria-label": label, placeholder, value, autocomplete: "off",
     spellcheck: "false", oninput: (event) => oninput(event.target.value) });
 }
 

@@ -10,8 +10,13 @@ const FINDS = 2_000;
 const TOKEN = /("(?:\\.|[^"\\])*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g;
 const highlights = globalThis.CSS?.highlights;
 
+// Characters that turn the direction of what follows would make the text read otherwise than it is.
+const TURNING = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const BRIEF = 600;
+
 export function formatted(value) {
-  return JSON.stringify(value, null, 2) ?? String(value);
+  const text = JSON.stringify(value, null, 2) ?? String(value);
+  return text.replace(TURNING, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 const inlined = new WeakMap();
@@ -129,6 +134,7 @@ function makePayload(element) {
   return (props) => {
     const next = formatted(props.value);
     element.classList.toggle("payload-small", props.small);
+    element.classList.toggle("payload-brief", props.small && next.length < BRIEF);
     if (props.label !== label) {
       label = props.label;
       text.setAttribute("aria-label", label);

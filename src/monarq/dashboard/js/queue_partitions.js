@@ -67,10 +67,10 @@ export function partitionsView(queue, ctx) {
 
   const columns = () => [
     { key: "partition", label: "Partition", sort: "id", cell: (row) => name(row.partition) },
-    { key: "state", label: "State", width: "100px", cell: (row) => state(row.state) },
+    { key: "state", label: "State", width: "116px", cell: (row) => state(row.state) },
     { key: "lag", label: "Behind", sort: "lag", num: true, width: "96px", cell: (row) => count(row.lag) },
     { key: "age", label: "Oldest", sort: "age", num: true, width: "96px", cell: (row) => (row.ageSeconds === null ? h("span.faint", null, "–") : duration(row.ageSeconds)) },
-    { key: "attempts", label: "Failed tries", sort: "attempts", num: true, width: "108px", hide: 1,
+    { key: "attempts", label: "Failed tries", sort: "attempts", num: true, width: "116px", hide: 1,
       cell: (row) => (row.attempts ? h("span.bad", null, count(row.attempts)) : h("span.faint", null, "0")) },
     { key: "consumer", label: "Lease holder", hide: 1, width: "190px",
       cell: (row) => (row.leaseUntil ? h("span", null, name(row.consumer ?? "unnamed"), " ", h("span.faint.small", null, "until ", when(row.leaseUntil)))

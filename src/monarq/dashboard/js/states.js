@@ -20,5 +20,5 @@ export function statesBar(states, queue) {
       states[key] ? h(`span.tone-${tone}`, { style: { flex: String(states[key]) } }) : null)),
     h("ul.legend", null, STATES.map(([key, label, tone]) =>
       h("li", null, h(`span.swatch.tone-${tone}`),
-        h("a", { href: link(["jobs"], { queue, state: key }) }, label), " ", h("b", null, count(states[key] ?? 0))))));
+        h("a", { href: link(["jobs"], { queue, state: key }) }, label), h("b", null, count(states[key] ?? 0))))));
 }

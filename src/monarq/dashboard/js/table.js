@@ -116,6 +116,9 @@ const classes = (column) =>
   [column.num ? "num" : "", column.hide ? `hide-${column.hide}` : "", column.wide ? "wide" : "", column.kind ?? ""]
     .filter(Boolean).join(" ") || null;
 
+const arrow = (order) =>
+  order ? h("span.table-arrow", { "aria-hidden": "true" }, order === "ascending" ? "↑" : "↓") : null;
+
 function heading(props) {
   return h("tr", { "aria-rowindex": 1 }, props.columns.map((column) => {
     const sorted = props.sort?.key === column.sort && column.sort;
@@ -125,8 +128,8 @@ function heading(props) {
       style: column.width ? { width: column.width } : {},
     },
     column.sort && props.onsort
-      ? h("button.table-sort", { type: "button", onclick: () => props.onsort(column.sort) }, column.label,
-          h("span.table-arrow", { "aria-hidden": "true" }, sorted ? (props.sort.order === "asc" ? "↑" : "↓") : ""))
+      ? h("button.table-sort", { type: "button", onclick: () => props.onsort(column.sort) },
+          column.num && arrow(sorted && order), column.label, !column.num && arrow(sorted && order))
       : column.head ?? column.label);
   }));
 }

@@ -172,7 +172,7 @@ export function open(ctx) {
       h("span.error-count", null, count(one.count)),
       h("a.error-text", { dir: "auto", title: one.error.slice(0, 2000),
         href: link(["dead-letters"], { queue: one.queue, group: one.consumerGroup, error: one.error }) }, one.error || "(no error was given)"),
-      h("p.error-where", null, queueLink(one.queue), " · ", name(groupName(one.consumerGroup)), " · ", when(one.newest),
+      h("p.error-where", null, queueLink(one.queue), one.consumerGroup && [" · ", name(groupName(one.consumerGroup))], " · ", when(one.newest),
         one.count > 1 && [", since ", when(one.oldest)]),
       h("div.error-buttons", null,
         ctx.can("write") && button("Redrive", () => redrive(what, one.count, words)),
@@ -212,13 +212,13 @@ export function open(ctx) {
       } });
     return [
       { key: "choose", label: "", head: every, width: "40px", cell: box },
-      { key: "id", label: "Transaction id", width: "22%", cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId) },
-      { key: "queue", label: "Queue", width: "16%", hide: 1, cell: (row) => name(row.queue) },
-      { key: "partition", label: "Partition", width: "14%", hide: 2, cell: (row) => name(row.partition) },
+      { key: "id", label: "Transaction id", width: "16%", cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId) },
+      { key: "queue", label: "Queue", width: "12%", hide: 1, cell: (row) => name(row.queue) },
+      { key: "partition", label: "Partition", width: "12%", hide: 2, cell: (row) => name(row.partition) },
       { key: "error", label: "Error", cell: (row) => h("span.small", { dir: "auto", title: row.errorMessage.slice(0, 2000) }, row.errorMessage) },
       { key: "attempts", label: "Tries", num: true, width: "64px", hide: 1, cell: (row) => count(row.attempts) },
-      { key: "data", label: "Payload", width: "20%", hide: 2, cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row)) },
-      { key: "failed", label: "Died", width: "100px", cell: (row) => when(row.failedAt) },
+      { key: "data", label: "Payload", width: "18%", hide: 2, cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row)) },
+      { key: "failed", label: "Died", width: "116px", cell: (row) => when(row.failedAt) },
     ];
   }
 
@@ -229,7 +229,7 @@ export function open(ctx) {
     ] },
     h("p.poison-error", null, one.errorMessage || "(no error was given)"),
     facts([
-      ["Queue", queueLink(one.queue)], ["Partition", name(one.partition)], ["Group", name(groupName(one.consumerGroup))],
+      ["Queue", queueLink(one.queue)], ["Partition", name(one.partition)], ["Group", one.consumerGroup ? name(groupName(one.consumerGroup)) : null],
       ["Message", messageLink(one.partitionId, one.messageId)], ["Tries", count(one.attempts)],
       ["Pushed", moment(one.createdAt)], ["Died", moment(one.failedAt)], ["Pushed by", one.producerSub && name(one.producerSub)],
       ["Trace id", one.traceId && h("span.mono", null, one.traceId)],

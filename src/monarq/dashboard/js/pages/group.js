@@ -76,7 +76,6 @@ function inQueue(ctx) {
   return {
     title: `${groupName(group)} on ${queue}`,
     crumbs: [["Groups", link(["groups"])], [groupName(group), link(["groups", group])]],
-    heading: queue,
     topics: {
       queue: (data) => {
         const next = data.groups?.find((one) => one.name === group);
@@ -162,10 +161,10 @@ function attemptDots(used, tries) {
 
 const COLUMNS = [
   { key: "partition", label: "Partition", sort: "id", cell: (row) => name(row.partition) },
-  { key: "state", label: "State", width: "104px", cell: (row) => state(row.state) },
+  { key: "state", label: "State", width: "116px", cell: (row) => state(row.state) },
   { key: "lag", label: "Behind", sort: "lag", num: true, width: "96px", cell: (row) => count(row.lag) },
   { key: "age", label: "Oldest", sort: "age", num: true, width: "104px", cell: (row) => (row.ageSeconds === null ? h("span.faint", null, "–") : duration(row.ageSeconds)) },
-  { key: "attempts", label: "Failed tries", sort: "attempts", num: true, width: "108px", hide: 1, cell: (row) => (row.attempts ? h("span.bad", null, count(row.attempts)) : h("span.faint", null, "0")) },
+  { key: "attempts", label: "Failed tries", sort: "attempts", num: true, width: "116px", hide: 1, cell: (row) => (row.attempts ? h("span.bad", null, count(row.attempts)) : h("span.faint", null, "0")) },
   { key: "position", label: "Position", num: true, width: "150px", hide: 1, cell: (row) => `${count(row.position)} of ${count(row.lastSeq)}` },
   { key: "consumer", label: "Lease holder", width: "190px", hide: 2, cell: (row) => (row.leaseUntil ? name(row.consumer ?? "unnamed") : h("span.faint", null, "–")) },
 ];

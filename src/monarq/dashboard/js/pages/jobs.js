@@ -122,7 +122,7 @@ export function open(ctx) {
   function columns() {
     return [
       { key: "what", label: "Job", cell: (row) => h("span.mono.small", { dir: "auto", title: what(row) }, what(row)) },
-      { key: "state", label: "State", width: "104px", cell: itemState },
+      { key: "state", label: "State", width: "112px", cell: itemState },
       { key: "id", label: "Id", width: "150px", hide: 1, cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId) },
       { key: "attempts", label: "Tries", num: true, width: "76px", cell: (row) => `${row.attempts} / ${row.maxAttempts}` },
       { key: "priority", label: "Priority", num: true, width: "80px", hide: 2, cell: (row) => count(row.priority) },

@@ -10,6 +10,7 @@ import { payload } from "../payload.js";
 import { go, link } from "../router.js";
 
 const RELOAD_MS = 5_000;
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const FINAL = new Set(["done", "dead"]);
 
 export function open(ctx) {
@@ -120,7 +121,7 @@ export function open(ctx) {
     return [begun, {
       at: one.endedAt,
       tone: one.dead || one.expired ? "bad" : one.failed ? "warn" : "ok",
-      what: [counts.join(", ") || "ended", " after ", duration(one.seconds), " for ", name(groupName(one.group))],
+      what: [capital(counts.join(", ") || "ended"), " after ", duration(one.seconds), " for ", name(groupName(one.group))],
       more: one.error && h("p.poison-error", null, one.error),
     }];
   }

@@ -133,7 +133,7 @@ export function open(ctx) {
           h("a", { href: link(...where(one)) }, one.id), " in ", name(one.queue), " / ", name(one.partition)))),
         h("div.toolbar", { key: "filters" },
           select("Queue", [["", "choose…"], ...queues.map((one) => [one.name, clipped(one.name, 48)])], filter.queue, set("queue")),
-          search("Partition, whole name", filter.partition, set("partition"), { placeholder: "Partition", key: "partition" }),
+          search("Partition, whole name", filter.partition, set("partition"), { placeholder: "Partition", key: "partition", short: true }),
           h("input.input", { key: "seq", type: "number", min: "1", "aria-label": "From seq", placeholder: "From seq", value: filter.firstSeq,
             style: { width: "110px" }, oninput: (event) => set("firstSeq")(event.target.value) }),
           h("label.select", { key: "from" }, h("span.select-label", null, "From"),
@@ -170,7 +170,7 @@ function isoTime(local) {
 const COLUMNS = [
   { key: "partition", label: "Partition", width: "18%", cell: (row) => name(row.partition) },
   { key: "seq", label: "Seq", num: true, width: "88px", cell: (row) => count(row.seq) },
-  { key: "status", label: "State", width: "110px", cell: (row) => state(row.status) },
+  { key: "status", label: "State", width: "124px", cell: (row) => state(row.status) },
   { key: "data", label: "Payload", cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row)) },
   { key: "transaction", label: "Transaction id", width: "18%", hide: 2, cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId) },
   { key: "created", label: "Pushed", width: "110px", hide: 1, cell: (row) => when(row.createdAt) },

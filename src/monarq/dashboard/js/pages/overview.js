@@ -6,9 +6,8 @@ import { h } from "../dom.js";
 import { bytes, count, duration, plural, rate, short } from "../format.js";
 import { button, choice, empty, figure, panel, perSecond, queueLink, sentence, stat, when } from "../parts.js";
 import { link } from "../router.js";
-import { times } from "../series.js";
+import { RANGES, times } from "../series.js";
 
-const RANGES = [["15m", "15 min"], ["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]];
 const RELOAD_MS = 15_000;
 
 export function open(ctx) {
@@ -142,7 +141,7 @@ function charts(series) {
   const shared = { times: at.times, from: at.from, to: at.to };
   const flow = [
     { name: "in", tone: "in", values: series.in },
-    { name: "out", tone: "out", values: series.out },
+    { name: "out", tone: "out", values: series.out, fill: false },
   ];
   const latency = ["p50", "p95", "p99"].map((one) => ({ name: one, tone: one, values: series[one] }));
   const pending = [{ name: "pending", tone: "lag", values: series.pending }];

@@ -41,7 +41,7 @@ export function open(ctx) {
         h("tbody", null, one.queues.map((row) => {
           const part = row.rows + row.behind ? row.rows / (row.rows + row.behind) : 1;
           return h("tr", { key: row.queue }, h("td", null, queueLink(row.queue)),
-            h("td", { style: { "min-width": "140px" } }, meter(part, { tone: row.behind ? "out" : "ok" }), " ", h("span.faint.small", null, percent(part))),
+            h("td", null, h("div.archived", null, meter(part, { tone: row.behind ? "out" : "ok" }), h("span.faint.small.nowrap", null, percent(Math.floor(part * 1000) / 1000)))),
             h("td.num", null, count(row.rows)), h("td.num", null, count(row.behind)), h("td", null, when(row.archivedAt)));
         })))));
   }
@@ -75,7 +75,7 @@ export function open(ctx) {
         h("th.num", { scope: "col" }, "Rows"), h("th", { scope: "col" }, "Queues"), h("th", { scope: "col" }, "Host"))),
       h("tbody", null, runs.map((run) => h("tr", { key: run.id },
         h("td", null, h("b", null, run.pipeline)),
-        h("td", null, state(run.outcome), run.error && h("div.bad.small.name", { dir: "auto" }, run.error)),
+        h("td", null, state(run.outcome === "failed" ? "dead" : run.outcome, run.outcome), run.error && h("div.bad.small.name", { dir: "auto" }, run.error)),
         h("td", null, moment(run.startedAt)),
         h("td", null, duration((Date.parse(run.endedAt ?? run.updatedAt) - Date.parse(run.startedAt)) / 1000)),
         h("td.num", null, count(run.rows)),

@@ -6,13 +6,13 @@ import { notice } from "../dialog.js";
 import { h } from "../dom.js";
 import { count, duration, rate, short } from "../format.js";
 import { groupTable } from "../group_table.js";
-import { button, empty, moment, panel, queueLink, stat, state, tabs } from "../parts.js";
+import { button, choice, empty, moment, panel, queueLink, stat, state, tabs } from "../parts.js";
 import { openPushed, pushByHand } from "../push_form.js";
 import { clear, destroy, pause, resume } from "../queue_acts.js";
 import { optionsEditor } from "../queue_options.js";
 import { partitionsView } from "../queue_partitions.js";
 import { go, link } from "../router.js";
-import { times } from "../series.js";
+import { RANGES, times } from "../series.js";
 import { statesBar } from "../states.js";
 
 const RELOAD_MS = 15_000;
@@ -23,13 +23,14 @@ export function open(ctx) {
   let detail = null;
   let series = null;
   let gone = false;
+  let range = RANGES.some(([key]) => key === ctx.query.range) ? ctx.query.range : "1h";
   const editor = optionsEditor(queue, ctx);
   const partitions = partitionsView(queue, ctx);
 
   async function load() {
     [detail, series] = await Promise.all([
       get(path`dashboard/queues/${queue}`),
-      tab === "flow" ? get("dashboard/series", { range: ctx.query.range ?? "1h", queue }) : null,
+      tab === "flow" ? get("dashboard/series", { range, queue }) : null,
       tab === "partitions" ? partitions.load() : null,
     ]);
     gone = false;
@@ -104,6 +105,11 @@ export function open(ctx) {
         detail.groups.length
           ? groupTable("groups", detail.groups, { withQueue: false })
           : empty("Nobody consumes this queue.", "A group is made by its first pop.", `monarq pop ${quoted(queue)} --group billing`)),
+      series && h("div.toolbar", null, h("h2", null, "Over time"), h("div.toolbar-end", null, choice("Range", RANGES, range, (value) => {
+        range = value;
+        ctx.amend({ range });
+        ctx.reload();
+      }))),
       series && charts(),
     ];
   }
@@ -112,10 +118,10 @@ export function open(ctx) {
     const at = times(series);
     const perSec = (value) => `${rate(value)}/s`;
     const picture = (title, all, format, props) =>
-      panel(title, { note: "last hour", actions: legend(all, format) },
+      panel(title, { actions: legend(all, format) },
         timeChart(title, { ...at, ...props, series: all, format }));
     return h("div.columns", null,
-      picture("Throughput", [{ name: "in", tone: "in", values: series.in }, { name: "out", tone: "out", values: series.out }],
+      picture("Throughput", [{ name: "in", tone: "in", values: series.in }, { name: "out", tone: "out", values: series.out, fill: false }],
         perSec, { kind: "area", axis: short, label: "Messages in and out per second" }),
       picture("Backlog", [{ name: "pending", tone: "lag", values: series.pending }], count,
         { kind: "area", axis: short, label: "Messages that wait" }),

@@ -77,19 +77,19 @@ function columns(rows) {
   const most = Math.max(1, ...rows.filter(Boolean).map((row) => row.pending));
   return [
     { key: "name", label: "Queue", sort: "name", cell: (row) => name(row.name) },
-    { key: "kind", label: "Kind", width: "92px", hide: 1, cell: (row) => (row.paused ? state("paused") : state(row.kind)) },
+    { key: "kind", label: "Kind", width: "108px", hide: 1, cell: (row) => (row.paused ? state("paused") : state(row.kind)) },
     { key: "pending", label: "Pending", sort: "pending", num: true, width: "104px", cell: (row) => figure(count(row.pending)) },
-    { key: "bar", label: "", width: "110px", hide: 1, head: h("span.hidden-text", null, "Depth"),
+    { key: "bar", label: "", width: "96px", hide: 1, head: h("span.hidden-text", null, "Depth"),
       cell: (row) => meter(row.pending / most, { tone: row.lagSeconds > 300 ? "lag" : "in" }) },
     { key: "lag", label: "Lag", sort: "lagSeconds", num: true, width: "96px",
       cell: (row) => (row.lagSeconds ? duration(row.lagSeconds) : h("span.faint", null, "–")) },
     { key: "in", label: "In", sort: "in", num: true, width: "88px", hide: 1, cell: (row) => perSecond(row.in) },
     { key: "out", label: "Out", sort: "out", num: true, width: "88px", hide: 1, cell: (row) => perSecond(row.out) },
-    { key: "failing", label: "Failing", num: true, width: "88px", hide: 2,
+    { key: "failing", label: "Failing", num: true, width: "84px", hide: 2,
       cell: (row) => (row.failing ? h("span.warn", null, perSecond(row.failing)) : h("span.faint", null, rate(0))) },
-    { key: "dead", label: "Dead letters", sort: "deadLetters", num: true, width: "110px", hide: 1,
+    { key: "dead", label: "Dead letters", sort: "deadLetters", num: true, width: "118px", hide: 1,
       cell: (row) => (row.deadLetters ? h("span.bad", null, count(row.deadLetters)) : h("span.faint", null, "0")) },
-    { key: "stored", label: "Stored", sort: "stored", num: true, width: "104px", hide: 2, cell: (row) => count(row.stored) },
+    { key: "stored", label: "Stored", sort: "stored", num: true, width: "92px", hide: 2, cell: (row) => count(row.stored) },
     { key: "partitions", label: "Partitions", sort: "partitions", num: true, width: "100px", hide: 2, cell: (row) => count(row.partitions) },
   ];
 }

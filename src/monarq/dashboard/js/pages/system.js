@@ -10,6 +10,8 @@ import { link } from "../router.js";
 
 const RELOAD_MS = 10_000;
 const BYTES = /(bytes|size)$/i;
+const UNIT = /(_bytes|Bytes|_seconds|Seconds)$/;
+const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:/;
 const SECONDS = /(seconds|_age|Age)$/;
 
 export function open(ctx) {
@@ -45,7 +47,7 @@ export function open(ctx) {
     const points = growth ?? [];
     return [
       h("section.stats", { "aria-label": "Process" },
-        stat("Up for", duration(process.uptimeSeconds), { note: `since ${new Date(process.startedAt).toLocaleString()}` }),
+        stat("Up for", duration(process.uptimeSeconds), { note: ["since ", when(process.startedAt)] }),
         stat("Memory", size(process.memoryBytes)),
         stat("Processor time", duration(process.cpuUserSeconds + process.cpuSystemSeconds), { note: `${percent((process.cpuUserSeconds + process.cpuSystemSeconds) / Math.max(1, process.uptimeSeconds))} of one core` }),
         stat("Connections", count(connections.open), { note: plural(connections.streams, "event stream") }),
@@ -176,13 +178,14 @@ export function open(ctx) {
 const told = (value) => (value === null || value === "" ? "–" : Array.isArray(value) ? value.join(", ") || "–" : String(value));
 
 const words = (key) => {
-  const text = key.replaceAll("_", " ").replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  const text = key.replace(UNIT, "").replaceAll("_", " ").replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   return text.charAt(0).toUpperCase() + text.slice(1);
 };
 
 function shown(key, value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "string" && ISO_TIME.test(value)) return when(value);
   if (typeof value !== "number") return typeof value === "object" ? JSON.stringify(value) : h("span.name", { dir: "auto" }, value);
   if (BYTES.test(key) && !/page/i.test(key)) return size(value);
   if (SECONDS.test(key) && !/xmin|xid/i.test(key)) return duration(value);
