@@ -109,6 +109,7 @@ CALLS: dict[str, tuple[Prepare, str]] = {
     "import": (an_export, "FILE"),
     "list": (a_job, ""),
     "logs": (a_job, "j"),
+    "pipeline runs": (a_queue, ""),
     "pop": (a_queue, "orders"),
     "push": (nothing, "orders 1"),
     "queue clear": (a_queue, "orders --yes"),
@@ -138,8 +139,13 @@ WITHOUT = {
     "buffer requeue": "says on stderr what it did, and answers by its exit code",
     "api-key revoke": "says on stderr what it did, and answers by its exit code",
 }
-#: Tried with real processes, in test_worker_command.py.
-ELSEWHERE = {"worker start"}
+#: Tried with real processes: workers in test_worker_command.py, pipelines in tests/spark.
+ELSEWHERE = {
+    "worker start",
+    "pipeline archive",
+    "pipeline compact",
+    "pipeline replay",
+}
 
 
 def options_of(command: Any) -> set[str]:

@@ -60,7 +60,7 @@ def as_monarq_error(error: BaseException) -> MonarqError | None:
         return MonarqError(f"a worker of Spark failed: {system[2]}")
     if master := _MASTER.search(text):
         return MonarqError(f"Spark's master cannot be used: {master[0]}")
-    return MonarqError(f"Spark failed: {_first_line(text)}")
+    return MonarqError(f"Spark failed: {first_line(text)}")
 
 
 def _is_sparks(error: BaseException) -> bool:

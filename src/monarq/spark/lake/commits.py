@@ -66,6 +66,7 @@ class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
     removed: dict[str, int] = {}
     seqs: dict[int, int] = {}
     logs: list[LogStep] = []
+    gaps: list[Gap] = []
 
 
 class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,6 +101,7 @@ class LakeState:
         """When a file was replaced, while it is still there for those who read it."""
         self.seqs: dict[int, int] = {}
         self.logs: dict[tuple[str, str], str] = {}
+        self.gaps: list[Gap] = []
 
     def add(self, commit: Commit) -> None:
         if commit.base is not None:
@@ -114,6 +116,7 @@ class LakeState:
         self.logs.update(
             ((step.table, queue), step.until) for step in commit.logs for queue in step.queues
         )
+        self.gaps += commit.gaps
         self.number = commit.number
 
     def _start_from(self, base: Base) -> None:
@@ -134,6 +137,7 @@ class LakeState:
                 LogStep(table=table, until=until, queues=sorted(queues))
                 for (table, until), queues in sorted(steps.items())
             ],
+            gaps=self.gaps,
         )
 
     def files_of(self, table: str, queues: Iterable[str] | None = None) -> list[DataFile]:
@@ -211,12 +215,13 @@ class CommitLog:
             temporary.unlink()
         sync_folder(self._folder)
 
-    def drop_before(self, number: int) -> int:
-        """Delete the commits that a later one with a base has made superfluous."""
-        dropped = [each for each in self.numbers() if each < number]
-        for each in dropped:
+    def drop_superfluous(self) -> int:
+        """Delete the commits before the newest one with a base."""
+        needed = self._needed()
+        old = [each for each in self.numbers() if needed and each < needed[0].number]
+        for each in old:
             self._path(each).unlink(missing_ok=True)
-        return len(dropped)
+        return len(old)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:0{_DIGITS}}.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from pathlib import Path
 
@@ -20,11 +20,11 @@ from monarq.spark.lake.commits import DataFile, sync_folder
 from monarq.spark.lake.layout import TABLES, folder
 from monarq.tables import arrow_schema
 
-#: A file is ended behind this many rows, or bytes of Arrow.
-FILE_ROWS = 1_000_000
-FILE_BYTES = 512 << 20
-#: Files that one writer has open at a time.
+#: A file is ended when it has this size.
+FILE_BYTES = 256 << 20
+#: Files that one writer has open at a time, and what it holds of them in memory.
 _OPEN_FILES = 64
+_HELD_BYTES = 256 << 20
 _ROW_GROUP_BYTES = 64 << 20
 
 
@@ -41,29 +41,32 @@ class _OpenFile:
         self.path = root / path
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._named = (path, queue, day)
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = 0
-        self.rows = 0
-        self.bytes = 0
+        self._held: list[pa.RecordBatch] = []
+        self.held_bytes = 0
+        self._rows = 0
         self._file = self.path.open("wb")
         self._writer = pq.ParquetWriter(self._file, file_schema(table), compression="zstd")
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        size = batch.nbytes
-        self._pending.append(batch)
-        self._pending_bytes += size
-        self.rows += batch.num_rows
-        self.bytes += size
-        if self._pending_bytes >= _ROW_GROUP_BYTES:
-            self._write()
+    @property
+    def bytes(self) -> int:
+        """As far as they are written."""
+        return self._file.tell()
 
-    def _write(self) -> None:
-        if self._pending:
-            self._writer.write_table(pa.Table.from_batches(self._pending))
-            self._pending, self._pending_bytes = [], 0
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self.held_bytes += batch.nbytes
+        self._rows += batch.num_rows
+        if self.held_bytes >= _ROW_GROUP_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """What is held, as a row group."""
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held))
+            self._held, self.held_bytes = [], 0
 
     def end(self) -> DataFile:
-        self._write()
+        self.write()
         self._writer.close()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -71,7 +74,7 @@ class _OpenFile:
         self._file.close()
         sync_folder(self.path.parent)
         path, queue, day = self._named
-        return DataFile(path=path, queue=queue, date=day, rows=self.rows, bytes=size)
+        return DataFile(path=path, queue=queue, date=day, rows=self._rows, bytes=size)
 
     def abandon(self) -> None:
         """What is in the writer is not worth writing, and may be what failed."""
@@ -95,9 +98,25 @@ class FileWriter:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
         """All of these rows. On an error, nothing is left of them."""
-        try:
+        with self._whole():
             for batch in batches:
                 self._add(batch)
+        return self._ended
+
+    def copy(self, files: Iterable[Path], queue: str, day: date) -> list[DataFile]:
+        """The rows of files of one folder, in their order."""
+        with self._whole():
+            for path in files:
+                # Not by name: Arrow would look for columns in the folders of its path.
+                with path.open("rb") as source, pq.ParquetFile(source) as file:
+                    for batch in file.iter_batches(columns=file_schema(self._table).names):
+                        self._append((queue, day), batch)
+        return self._ended
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
             while self._open:
                 self._end(next(iter(self._open)))
         except BaseException:
@@ -106,7 +125,6 @@ class FileWriter:
             for ended in self._ended:
                 (self._root / ended.path).unlink(missing_ok=True)
             raise
-        return self._ended
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -137,7 +155,9 @@ class FileWriter:
         # Behind all others: the first is the one that was not written to for the longest time.
         self._open[place] = file
         file.add(rows)
-        if file.rows >= FILE_ROWS or file.bytes >= FILE_BYTES:
+        if sum(each.held_bytes for each in self._open.values()) >= _HELD_BYTES:
+            max(self._open.values(), key=lambda each: each.held_bytes).write()
+        if file.bytes >= FILE_BYTES:
             self._end(place)
 
     def _end(self, place: tuple[str, date]) -> None:
