@@ -83,7 +83,8 @@ def _made(kind: type[MonarqError], message: str) -> MonarqError:
         return MonarqError(message)
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """What the message says, without what surrounds it."""
     for line in text.splitlines():
         said = _QUALIFIED.sub("", _CONDITION.sub("", line.strip()))
         if said and not said.startswith(("An error occurred while calling", "Traceback")):
