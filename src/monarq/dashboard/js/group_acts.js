@@ -65,7 +65,7 @@ export function seek({ group, queue, partition }) {
     preview: async (values) => {
       if (!ready(values)) return null;
       const seen = await post(`${where}/seek/preview`, body(values));
-      return h("div.losses", null,
+      return h("div.losses", { class: seen.skipped ? "" : "losses-none" },
         h("p", null, h("b", null, plural(seen.replayed, "message")), " will be delivered again."),
         h("p", null, h("b", null, plural(seen.skipped, "message")), " will never be delivered to it."),
         h("p.soft", null, `Moves in ${plural(seen.partitions, "partition")}; ${plural(seen.leases, "lease")} end; ${count(seen.lag)} will be before it.`));

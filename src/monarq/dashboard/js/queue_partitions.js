@@ -14,6 +14,7 @@ import { Windowed } from "./windowed.js";
 const BY = [["lag", "behind"], ["age", "age"], ["attempts", "attempts"], ["stored", "stored"]];
 const WORST = { d: "drained", a: "available", l: "leased", r: "retrying", w: "delayed" };
 const MANY = 12;
+const NARROW = 640;
 
 export function partitionsView(queue, ctx) {
   let group = ctx.query.group ?? "";
@@ -31,7 +32,7 @@ export function partitionsView(queue, ctx) {
   }, ctx.redraw);
 
   const loadHeat = async () => {
-    heat = await get(path`dashboard/queues/${queue}/heat`, { group, by, cells: 1024 });
+    heat = await get(path`dashboard/queues/${queue}/heat`, { group, by, cells: innerWidth < NARROW ? 256 : 1024 });
   };
 
   const apply = later(150, async () => {

@@ -36,9 +36,9 @@ function makeTable(element) {
     if (props.need && last > first) props.need(first, last);
   };
 
+  // One cell: a span over columns that are hidden on narrow pages would make them again.
   const spacer = (key, rows) =>
-    h("tr.table-space", { key, "aria-hidden": "true" },
-      h("td", { colspan: props.columns.length, style: { height: `${rows * ROW}px` } }));
+    h("tr.table-space", { key, "aria-hidden": "true" }, h("td", { style: { height: `${rows * ROW}px` } }));
 
   const line = (index) => {
     const row = props.rows[index];
