@@ -199,19 +199,21 @@ def shop(seed: int = 1) -> History:
 
 
 def _orders(history: History, chance: random.Random) -> None:
-    stuck = 0
     for minute in range(120):
         late = minute >= 35
         for _ in range(chance.randint(18, 26)):
             customer = "c-17" if chance.random() < 0.18 else f"c-{chance.randint(18, 40)}"
             at = minute * 60 + chance.random() * 60
             seq = history.push("orders", at, customer, chance.randint(120, 260))
-            if customer == "c-17" and minute >= 80:
-                stuck += 1
-                continue
-            if minute >= 118 and chance.random() < 0.35:
-                continue
             wait = chance.lognormvariate(1.4, 0.4) if late else chance.lognormvariate(-1.0, 0.5)
+            history.deliver(
+                "orders", at + wait / 9, 0.004, (seq, seq), partition=customer, group="audit",
+                consumer="auditor",
+            )  # fmt: skip
+            if customer == "c-17" and minute >= 80:
+                continue
+            if minute >= 116 and chance.random() < 0.6:
+                continue
             slow = chance.random() < 0.18
             took = chance.lognormvariate(-2.2, 0.5) * (6 if slow else 1)
             consumer = f"worker-{3 if slow else chance.randint(1, 2)}"
@@ -232,10 +234,6 @@ def _orders(history: History, chance: random.Random) -> None:
                 history.bury("orders", at + wait + 4, seq, error, partition=customer)
             else:
                 history.deliver("orders", at + wait, took, (seq, seq), **where)
-            history.deliver(
-                "orders", at + wait / 3, 0.004, (seq, seq), partition=customer, group="audit",
-                consumer="auditor",
-            )  # fmt: skip
 
 
 def _mails(history: History, chance: random.Random) -> None:

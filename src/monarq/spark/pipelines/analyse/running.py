@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from monarq.spark.lake.lake import Lake
 from monarq.spark.pipelines.analyse.assembling import assemble
 from monarq.spark.pipelines.analyse.figures import Analysis
 from monarq.spark.pipelines.analyse.judging import judge
-from monarq.spark.pipelines.analyse.keeping import keep, last_before
+from monarq.spark.pipelines.analyse.keeping import REPORT_FILE, keep, last_before
 from monarq.spark.pipelines.analyse.measuring import Progress, measure
 from monarq.spark.pipelines.analyse.report.page import render
-from monarq.spark.pipelines.analyse.sources import Scope, read_sources
+from monarq.spark.pipelines.analyse.sources import Selection, read_sources
 from monarq.spark.pipelines.analyse.spreads import EXACT_ROWS
 
 if TYPE_CHECKING:
@@ -26,20 +25,22 @@ class Result:
     report: str
     folder: Path
 
+    @property
+    def report_file(self) -> Path:
+        return self.folder / REPORT_FILE
+
 
 def analyse(
     spark: SparkSession,
-    lake: Lake,
+    selection: Selection,
     *,
     run: str,
     now: int,
     progress: Progress,
-    scope: Scope | None = None,
     exact_rows: int = EXACT_ROWS,
 ) -> Result:
     """`run` names it, and sorts after all earlier ones; `now` is when it was made."""
-    scope = scope or Scope()
-    queues = sorted(scope.queues)
+    lake, queues = selection.lake, sorted(selection.scope.queues)
     empty = Analysis(
         id=run,
         lake=str(lake.root),
@@ -48,7 +49,7 @@ def analyse(
         window=None,
         percentiles="none, as there is nothing to measure",
     )
-    measured = measure(read_sources(spark, lake, scope), progress, exact_rows=exact_rows)
+    measured = measure(read_sources(spark, selection), progress, exact_rows=exact_rows)
     found = empty if measured is None else assemble(measured, empty)
     analysis = judge(found, last_before(lake, run, queues))
     report = render(analysis)

@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from monarq.clock import SECOND
-from monarq.errors import NotFoundError
+from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.spark.lake.commits import LakeState
 from monarq.spark.lake.lake import Lake
 from monarq.spark.lake.layout import TABLES
 from monarq.spark.lake.reading import read
@@ -38,6 +39,18 @@ class Scope:
             queue == pattern or fnmatchcase(queue, pattern) for pattern in self.queues
         )
 
+    @property
+    def days(self) -> tuple[date | None, date | None]:
+        """The first and the last, both included."""
+        return (
+            None if self.start is None else _day(self.start),
+            None if self.end is None else _day(self.end),
+        )
+
+    def has_day(self, day: date) -> bool:
+        first, last = self.days
+        return (first is None or first <= day) and (last is None or day <= last)
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -52,25 +65,44 @@ class Sources:
     """queue, group, partition_id, seq, error, failed_at"""
 
 
-def read_sources(spark: SparkSession, lake: Lake, scope: Scope) -> Sources:
-    """What was committed at one moment."""
-    state = lake.state()
-    queues = sorted({file.queue for file in state.files.values() if scope.has(file.queue)})
-    if scope.queues and not queues:
-        raise NotFoundError(f"the lake has no queue {' or '.join(scope.queues)}")
+@dataclass(frozen=True)
+class Selection:
+    """What of a lake is in the scope, at one moment."""
 
+    lake: Lake
+    scope: Scope
+    state: LakeState
+    queues: list[str]
+    rows: int
+    """About: days are read whole, and then cut to the time asked for."""
+
+
+def select(lake: Lake, scope: Scope) -> Selection:
+    """Without Spark, so that a mistake is told at once."""
+    if scope.start is not None and scope.end is not None and scope.start >= scope.end:
+        raise InvalidRequestError("the time to look at ends before it begins")
+    state = lake.state()
+    files = [file for file in state.files.values() if scope.has(file.queue)]
+    if scope.queues and not files:
+        raise NotFoundError(f"the lake has nothing of {' or '.join(map(repr, scope.queues))}")
+    rows = sum(file.rows for file in files if scope.has_day(file.date))
+    return Selection(lake, scope, state, sorted({file.queue for file in files}), rows)
+
+
+def read_sources(spark: SparkSession, selection: Selection) -> Sources:
     def table(name: str) -> DataFrame:
+        first_day, last_day = selection.scope.days
         return read(
             spark,
-            lake,
+            selection.lake,
             name,
-            queues=queues,
-            first_day=None if scope.start is None else _day(scope.start),
-            last_day=None if scope.end is None else _day(scope.end),
-            state=state,
+            queues=selection.queues,
+            first_day=first_day,
+            last_day=last_day,
+            state=selection.state,
         )
 
-    return prepare({name: table(name) for name in TABLES}, scope)
+    return prepare({name: table(name) for name in TABLES}, selection.scope)
 
 
 def prepare(tables: Mapping[str, DataFrame], scope: Scope) -> Sources:

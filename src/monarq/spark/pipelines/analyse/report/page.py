@@ -122,7 +122,7 @@ def _tiles(analysis: Analysis, window: Window) -> str:
             wording.rate(totals.messages / seconds),
         ),
         (
-            "deliveries and attempts",
+            "deliveries",
             wording.short_count(answers.answered),
             f"{wording.share(answers.failure_rate)} failed" if answers.answered else "",
         ),
@@ -134,10 +134,8 @@ def _tiles(analysis: Analysis, window: Window) -> str:
             else "",
         ),
         ("not yet delivered", wording.short_count(totals.backlog), "at the end"),
-        _longest("longest p99 waiting", {each.queue: each.waiting for each in analysis.queues}),
-        _longest(
-            "longest p99 processing", {each.queue: each.processing for each in analysis.queues}
-        ),
+        _longest("p99 waiting", {each.queue: each.waiting for each in analysis.queues}),
+        _longest("p99 processing", {each.queue: each.processing for each in analysis.queues}),
     ]
     inner = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(more, 40)}</small></dd></div>"
@@ -151,7 +149,7 @@ def _longest(name: str, spreads: Mapping[str, Spread | None]) -> tuple[str, str,
     if not known:
         return name, "–", ""
     longest, queue = max(known)
-    return name, wording.duration(longest), queue
+    return name, wording.duration(longest), f"longest: {queue}"
 
 
 def _charts(found: Sequence[Chart]) -> str:
