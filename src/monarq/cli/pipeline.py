@@ -60,9 +60,9 @@ def run_row(run: Run) -> dict[str, Any]:
 
 def _add_commands() -> None:
     # Here, as these modules add their commands to the group above.
-    from monarq.cli import pipeline_archive, pipeline_compact, pipeline_replay
+    from monarq.cli import pipeline_analyse, pipeline_archive, pipeline_compact, pipeline_replay
 
-    for module in (pipeline_archive, pipeline_replay, pipeline_compact):
+    for module in (pipeline_archive, pipeline_analyse, pipeline_replay, pipeline_compact):
         module.add_to(app)
 
 
