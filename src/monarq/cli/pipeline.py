@@ -60,9 +60,21 @@ def run_row(run: Run) -> dict[str, Any]:
 
 def _add_commands() -> None:
     # Here, as these modules add their commands to the group above.
-    from monarq.cli import pipeline_analyse, pipeline_archive, pipeline_compact, pipeline_replay
+    from monarq.cli import (
+        pipeline_analyse,
+        pipeline_archive,
+        pipeline_compact,
+        pipeline_replay,
+        pipeline_run,
+    )
 
-    for module in (pipeline_archive, pipeline_analyse, pipeline_replay, pipeline_compact):
+    for module in (
+        pipeline_archive,
+        pipeline_analyse,
+        pipeline_replay,
+        pipeline_compact,
+        pipeline_run,
+    ):
         module.add_to(app)
 
 

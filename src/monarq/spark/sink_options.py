@@ -5,7 +5,6 @@ One table, from which the reference is made. It opens nothing and knows no DataF
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from msgspec import Struct
 from monarq.errors import InvalidRequestError
 from monarq.model import DEFAULT_PARTITION, MAX_BATCH
 from monarq.spark.option_table import Option, one_of, option_values, text, whole_number
-from monarq.spark.options import CONNECTION_OPTIONS, TOKEN_VARIABLE
+from monarq.spark.options import CONNECTION_OPTIONS, chosen_token, required_url
 from monarq.store.validation import check_name
 
 ID_RULES = ("auto", "column", "identity", "hash", "position")
@@ -134,11 +133,10 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Errors: `InvalidRequestError`, which names the option and what it may be."""
     named = {name: value for name, value in given.items() if name.lower() not in _OF_SPARK}
     values = option_values(named, WRITE_OPTIONS)
-    if values["url"] is None:
-        raise InvalidRequestError("option 'url' is missing: name the broker or store to write to")
+    url = required_url(values)
     options = SinkOptions(
-        url=values["url"].rstrip("/") if values["url"].startswith("http") else values["url"],
-        token=values["token"] or os.environ.get(TOKEN_VARIABLE) or None,
+        url=url.rstrip("/") if url.startswith("http") else url,
+        token=chosen_token(url, values["token"]),
         encryption_key=_key(values["encryptionKey"]),
         queue=values["queue"],
         queue_column=values["queueColumn"],
