@@ -74,7 +74,7 @@ CONNECTION_OPTIONS = (
         "encryptionKey",
         text,
         "a key as in the setting `encryption_keys`",
-        "to read encrypted queues straight from a store; a broker has its own",
+        "for encrypted queues of a store that is named by `url`; a broker has its own",
         secret=True,
     ),
 )
