@@ -40,7 +40,11 @@ export function path(strings, ...parts) {
 function segment(name) {
   const text = String(name);
   if (text === "." || text === "..") {
-    throw new ApiError(400, "unaddressable", `No browser can ask for "${text}"; use the command line.`);
+    throw new ApiError(
+      400,
+      "unaddressable",
+      `No browser can ask for "${text}"; use the command line.`,
+    );
   }
   return encodeURIComponent(text);
 }
@@ -100,7 +104,10 @@ function parsed(text) {
 // Numbers that JavaScript would round are kept as they were written, to be shown so.
 function exactly(key, value, context) {
   if (typeof value !== "number" || !context || !JSON.rawJSON) return value;
-  if (Math.abs(value) <= Number.MAX_SAFE_INTEGER && (Number.isInteger(value) || context.source.length < 17)) {
+  if (
+    Math.abs(value) <= Number.MAX_SAFE_INTEGER &&
+    (Number.isInteger(value) || context.source.length < 17)
+  ) {
     return value;
   }
   return String(value) === context.source ? value : JSON.rawJSON(context.source);

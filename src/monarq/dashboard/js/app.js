@@ -28,7 +28,11 @@ const PATIENCE_MS = 300;
 
 const root = document.getElementById("app");
 const model = {
-  section: "overview", overview: null, connection: "connecting", menuOpen: false, suggestions: [],
+  section: "overview",
+  overview: null,
+  connection: "connecting",
+  menuOpen: false,
+  suggestions: [],
   session: { auth: false, signedIn: false, roles: [] },
   theme: document.documentElement.dataset.theme ?? "auto",
   signIn: { fault: null, busy: false },
@@ -87,28 +91,60 @@ function main() {
   if (fault) body = failure(fault);
   else if (content && loaded) body = content.render();
   else body = h("p.loading", { role: "status" }, "Loading…");
-  return h("main.main", { key: `main-${page?.number}`, id: "main", tabindex: "-1", "aria-busy": String(!loaded && !fault) },
+  return h(
+    "main.main",
+    {
+      key: `main-${page?.number}`,
+      id: "main",
+      tabindex: "-1",
+      "aria-busy": String(!loaded && !fault),
+    },
     outage(),
-    content && h("div.page-head", null,
-      h("div.page-title", null, content.crumbs && crumbs(content.crumbs), h("h1.name", { dir: "auto" }, content.heading ?? content.title)),
-      !fault && loaded && content.actions && h("div.page-actions", null, content.actions())),
-    body);
+    content &&
+      h(
+        "div.page-head",
+        null,
+        h(
+          "div.page-title",
+          null,
+          content.crumbs && crumbs(content.crumbs),
+          h("h1.name", { dir: "auto" }, content.heading ?? content.title),
+        ),
+        !fault && loaded && content.actions && h("div.page-actions", null, content.actions()),
+      ),
+    body,
+  );
 }
 
 function crumbs(all) {
-  return h("nav.crumbs", { "aria-label": "Where this is" }, all.map(([text, href]) =>
-    [h("a.name", { href, dir: "auto" }, text), h("span", { "aria-hidden": "true" }, " / ")]));
+  return h(
+    "nav.crumbs",
+    { "aria-label": "Where this is" },
+    all.map(([text, href]) => [
+      h("a.name", { href, dir: "auto" }, text),
+      h("span", { "aria-hidden": "true" }, " / "),
+    ]),
+  );
 }
 
 function outage() {
   const store = model.overview?.health.store;
   if (model.connection === "offline") {
-    return h("div.banner.banner-bad", { role: "alert", key: "outage" },
-      h("b", null, "The broker does not answer."), " What you see is as it was; this page looks again by itself.");
+    return h(
+      "div.banner.banner-bad",
+      { role: "alert", key: "outage" },
+      h("b", null, "The broker does not answer."),
+      " What you see is as it was; this page looks again by itself.",
+    );
   }
   if (store && !store.ok) {
-    return h("div.banner.banner-bad", { role: "alert", key: "outage" },
-      h("b", null, "The store is down."), " Pushes are kept in files; the rest waits. ", h("a", { href: link(["system"]) }, "Details"));
+    return h(
+      "div.banner.banner-bad",
+      { role: "alert", key: "outage" },
+      h("b", null, "The store is down."),
+      " Pushes are kept in files; the rest waits. ",
+      h("a", { href: link(["system"]) }, "Details"),
+    );
   }
   return null;
 }
@@ -116,8 +152,12 @@ function outage() {
 function failure(fault) {
   if (fault.status === 404) return empty("There is no such thing here.", fault.message);
   if (fault.status === 403) return empty("Your role does not allow this.", fault.message);
-  return h("div.failure", { role: "alert" }, h("p", null, h("b", null, "This could not be loaded. "), fault.message),
-    h("button.button", { type: "button", onclick: () => load(page) }, "Try again"));
+  return h(
+    "div.failure",
+    { role: "alert" },
+    h("p", null, h("b", null, "This could not be loaded. "), fault.message),
+    h("button.button", { type: "button", onclick: () => load(page) }, "Try again"),
+  );
 }
 
 async function openPage() {
@@ -167,7 +207,8 @@ async function openPage() {
   turn();
   redraw();
   queueMicrotask(() => {
-    if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
+    if (document.activeElement === document.body)
+      document.getElementById("main")?.focus({ preventScroll: true });
   });
 }
 
@@ -215,10 +256,12 @@ const actions = {
     if (!text) return;
     try {
       const [queues, groups] = await Promise.all([
-        get("dashboard/queues", { search: text, limit: 8 }), get("dashboard/groups", { search: text, limit: 5 }),
+        get("dashboard/queues", { search: text, limit: 8 }),
+        get("dashboard/groups", { search: text, limit: 5 }),
       ]);
       model.suggestions = [
-        ...queues.queues.map((one) => one.name), ...new Set(groups.groups.map((one) => `group ${one.name}`)),
+        ...queues.queues.map((one) => one.name),
+        ...new Set(groups.groups.map((one) => `group ${one.name}`)),
       ];
       redraw();
     } catch (error) {
@@ -294,7 +337,14 @@ async function askSession() {
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (!model.asked) {
-      fill(root, h("main.sign-in", { id: "main" }, h("p.banner.banner-bad", { role: "alert" }, "The broker does not answer. Trying again…")));
+      fill(
+        root,
+        h(
+          "main.sign-in",
+          { id: "main" },
+          h("p.banner.banner-bad", { role: "alert" }, "The broker does not answer. Trying again…"),
+        ),
+      );
       setTimeout(askSession, 1000);
     }
   } finally {

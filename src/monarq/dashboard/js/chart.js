@@ -1,4 +1,4 @@
-/* Pictures of figures: lines, areas, stacks, sparklines, bars and heat maps, as SVG.
+/* Pictures of figures: lines, areas, stacks, bars, sparklines and meters, as SVG.
 
    A chart is an island: it follows the width of its place, shows a readout where the pointer or
    the arrow keys are, and says in words what it shows. It knows nothing of where figures come
@@ -22,9 +22,9 @@ export function ticks(most, wanted = 4) {
   return found;
 }
 
-const TIME_STEPS = [
-  1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 5760, 10_080,
-].map((minutes) => minutes * 60_000);
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 5760, 10_080].map(
+  (minutes) => minutes * 60_000,
+);
 
 function timeTicks(from, to, wanted) {
   const step = TIME_STEPS.find((one) => (to - from) / one <= wanted) ?? TIME_STEPS.at(-1);
@@ -69,7 +69,13 @@ function makeTimeChart(element) {
     readout.replaceChildren(
       h("div.chart-readout-time", null, exact(props.times[index]).slice(0, 16)),
       ...rows.map(({ one, text }) =>
-        h("div.chart-readout-row", null, h(`span.swatch.tone-${one.tone}`), one.name, h("b", null, text)),
+        h(
+          "div.chart-readout-row",
+          null,
+          h(`span.swatch.tone-${one.tone}`),
+          one.name,
+          h("b", null, text),
+        ),
       ),
     );
     const width = readout.offsetWidth;
@@ -94,7 +100,10 @@ function makeTimeChart(element) {
     if (event.key === "Escape") point(null);
     if (to === undefined || last < 0) return;
     event.preventDefault();
-    point(at === null && event.key.startsWith("Arrow") ? last : Math.max(0, Math.min(last, to)), true);
+    point(
+      at === null && event.key.startsWith("Arrow") ? last : Math.max(0, Math.min(last, to)),
+      true,
+    );
   });
 
   const observer = new ResizeObserver(redraw);
@@ -171,18 +180,29 @@ function drawing(props, scale) {
     { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
     scale.steps.map((value) => [
       h("line.chart-grid", {
-        x1: scale.left, x2: width - MARGIN.right, y1: scale.y(value), y2: scale.y(value),
+        x1: scale.left,
+        x2: width - MARGIN.right,
+        y1: scale.y(value),
+        y2: scale.y(value),
       }),
-      h("text.chart-label", { x: scale.left - 8, y: scale.y(value) + 4, "text-anchor": "end" },
-        scale.label(value)),
+      h(
+        "text.chart-label",
+        { x: scale.left - 8, y: scale.y(value) + 4, "text-anchor": "end" },
+        scale.label(value),
+      ),
     ]),
     found.map((time) =>
-      h("text.chart-label", { x: scale.x(time), y: height - 5, "text-anchor": "middle" },
-        timeLabel(time, step))),
+      h(
+        "text.chart-label",
+        { x: scale.x(time), y: height - 5, "text-anchor": "middle" },
+        timeLabel(time, step),
+      ),
+    ),
     h("line.chart-base", { x1: scale.left, x2: width - MARGIN.right, y1: base, y2: base }),
     shapes(props, scale),
     (props.marks ?? []).map((mark) =>
-      h("line.chart-mark", { x1: scale.x(mark), x2: scale.x(mark), y1: MARGIN.top, y2: base })),
+      h("line.chart-mark", { x1: scale.x(mark), x2: scale.x(mark), y1: MARGIN.top, y2: base }),
+    ),
   );
 }
 
@@ -200,10 +220,16 @@ function shapes(props, scale) {
     const shape = [
       filled && h(`path.chart-area.tone-${one.tone}`, { d: areaPath(runs, scale, under, stacked) }),
       h(`path.chart-line.tone-${one.tone}`, { d: linePath(runs, scale) }),
-      runs.filter((run) => run.length === 1).map(([[time, value]]) =>
-        h(`circle.chart-dot.tone-${one.tone}`, { cx: scale.x(time), cy: scale.y(value), r: 2 })),
+      runs
+        .filter((run) => run.length === 1)
+        .map(([[time, value]]) =>
+          h(`circle.chart-dot.tone-${one.tone}`, { cx: scale.x(time), cy: scale.y(value), r: 2 }),
+        ),
     ];
-    if (stacked) tops.forEach((value, index) => { under[index] = value ?? under[index]; });
+    if (stacked)
+      tops.forEach((value, index) => {
+        under[index] = value ?? under[index];
+      });
     return shape;
   });
 }
@@ -234,8 +260,9 @@ function areaPath(runs, scale, under, stacked) {
   return runs
     .map((run) => {
       const over = run.map(([time, value]) => step(scale.x(time), scale.y(value)));
-      const back = run.toReversed().map(([time, , index]) =>
-        step(scale.x(time), scale.y(stacked ? under[index] : 0)));
+      const back = run
+        .toReversed()
+        .map(([time, , index]) => step(scale.x(time), scale.y(stacked ? under[index] : 0)));
       return `M${over.join("L")}L${back.join("L")}Z`;
     })
     .join("");
@@ -280,8 +307,13 @@ export function legend(series, format) {
     null,
     series.map((one) => {
       const last = one.values.findLast((value) => value !== null && value !== undefined);
-      return h("li", null, h(`span.swatch.tone-${one.tone}`), one.name,
-        h("b", null, last === undefined ? "–" : format(last)));
+      return h(
+        "li",
+        null,
+        h(`span.swatch.tone-${one.tone}`),
+        one.name,
+        h("b", null, last === undefined ? "–" : format(last)),
+      );
     }),
   );
 }
@@ -291,11 +323,19 @@ export function sparkline(values, { tone = "in", width = 96, height = 24, label 
   const known = values.filter((value) => value !== null);
   const most = Math.max(1e-9, ...known);
   const at = (index) => (index / Math.max(1, values.length - 1)) * (width - 2) + 1;
-  const runs = runsOf(values.map((_, index) => index), values.map((value) => value ?? null));
+  const runs = runsOf(
+    values.map((_, index) => index),
+    values.map((value) => value ?? null),
+  );
   const scale = { x: at, y: (value) => height - 1.5 - (value / most) * (height - 3) };
   return h(
     "svg.spark",
-    { width, height, viewBox: `0 0 ${width} ${height}`, ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) },
+    {
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }),
+    },
     h(`path.chart-area.tone-${tone}`, { d: areaPath(runs, scale, [], false) }),
     h(`path.chart-line.tone-${tone}`, { d: linePath(runs, scale) }),
   );
@@ -309,85 +349,4 @@ export function meter(part, { tone = "in", label = null } = {}) {
     label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" },
     h(`span.meter-fill.tone-${tone}`, { style: { width } }),
   );
-}
-
-/** `cells`: [{ value, label, detail, href }]. Deeper colour, greater value; the scale is by square
-    root, so that one deep partition does not hide the others. */
-export function heatMap(key, props) {
-  return island("div.heat", key, props, makeHeatMap);
-}
-
-const LEVELS = 6;
-
-function makeHeatMap(element) {
-  let props = null;
-  let at = null;
-  let perRow = 1;
-  const size = 16;
-  const readout = h("div.heat-readout", { "aria-live": "polite" });
-  const plot = h("div.heat-plot", { tabindex: "0", role: "img" });
-  element.append(plot, readout);
-
-  const point = (index) => {
-    plot.querySelector(".heat-cursor")?.remove();
-    at = index;
-    if (index === null || !props.cells[index]) {
-      readout.textContent = props.hint;
-      return;
-    }
-    const cell = props.cells[index];
-    readout.replaceChildren(h("b.name", { dir: "auto" }, cell.label), " ", cell.detail);
-    plot.firstChild.append(h("rect.heat-cursor", {
-      x: (index % perRow) * size + 0.5, y: Math.floor(index / perRow) * size + 0.5,
-      width: size - 2, height: size - 2, rx: 2,
-    }));
-  };
-
-  const redraw = () => {
-    if (!props || !plot.clientWidth) return;
-    perRow = Math.max(1, Math.floor(plot.clientWidth / size));
-    const most = Math.sqrt(Math.max(1, ...props.cells.map((cell) => cell.value)));
-    const height = Math.ceil(props.cells.length / perRow) * size;
-    plot.replaceChildren(
-      h("svg", { width: perRow * size, height, "aria-hidden": "true" },
-        props.cells.map((cell, index) => {
-          const level = cell.value > 0 ? Math.ceil((Math.sqrt(cell.value) / most) * (LEVELS - 1)) : 0;
-          return h(`rect.heat-cell.heat-${level}`, {
-            class: cell.mark ? `heat-${cell.mark}` : "",
-            x: (index % perRow) * size, y: Math.floor(index / perRow) * size,
-            width: size - 1, height: size - 1, rx: 2,
-          });
-        })),
-    );
-    point(at);
-  };
-
-  const under = (event) => {
-    const column = Math.floor(event.offsetX / size);
-    const index = Math.floor(event.offsetY / size) * perRow + column;
-    return column < perRow && index < props.cells.length ? index : null;
-  };
-  plot.addEventListener("pointermove", (event) => point(under(event)));
-  plot.addEventListener("pointerleave", () => point(null));
-  plot.addEventListener("click", (event) => {
-    const cell = props.cells[under(event)];
-    if (cell?.href) location.hash = cell.href;
-  });
-  plot.addEventListener("keydown", (event) => {
-    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -perRow, ArrowDown: perRow };
-    if (event.key === "Enter" && props.cells[at]?.href) location.hash = props.cells[at].href;
-    if (!(event.key in moves) || !props.cells.length) return;
-    event.preventDefault();
-    const to = at === null ? 0 : at + moves[event.key];
-    point(Math.max(0, Math.min(props.cells.length - 1, to)));
-  });
-
-  const observer = new ResizeObserver(redraw);
-  observer.observe(plot);
-  element.$leave = () => observer.disconnect();
-  return (next) => {
-    props = next;
-    plot.setAttribute("aria-label", props.label);
-    redraw();
-  };
 }

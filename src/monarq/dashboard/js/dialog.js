@@ -30,11 +30,22 @@ export function confirm({ title, text, losses = [], typed, action, danger = fals
     title,
     intro: [
       text && h("p.soft", null, text),
-      losses.length ? h("ul.losses", null, losses.map((loss) => h("li", null, loss))) : null,
+      losses.length
+        ? h(
+            "ul.losses",
+            null,
+            losses.map((loss) => h("li", null, loss)),
+          )
+        : null,
     ],
     fields: typed
-      ? [{ name: "typed", label: ["Type ", h("b.name.mono", { dir: "auto" }, typed), " to go on"], check: (value) =>
-            value === typed ? null : "That is not the name." }]
+      ? [
+          {
+            name: "typed",
+            label: ["Type ", h("b.name.mono", { dir: "auto" }, typed), " to go on"],
+            check: (value) => (value === typed ? null : "That is not the name."),
+          },
+        ]
       : [],
     action,
     danger,
@@ -52,11 +63,18 @@ export function form({ title, intro, fields, action, danger = false, wide = fals
       const problems = new Map();
       const fault = h("p.form-fault", { role: "alert", hidden: true });
       const shown = h("div.form-preview", { "aria-live": "polite" });
-      const submit = h(`button.button${danger ? ".button-danger" : ".button-main"}`, { type: "submit" }, action);
+      const submit = h(
+        `button.button${danger ? ".button-danger" : ".button-main"}`,
+        { type: "submit" },
+        action,
+      );
       const values = () =>
-        Object.fromEntries([...controls].map(([name, control]) => [
-          name, control.type === "checkbox" ? control.checked : control.value,
-        ]));
+        Object.fromEntries(
+          [...controls].map(([name, control]) => [
+            name,
+            control.type === "checkbox" ? control.checked : control.value,
+          ]),
+        );
 
       let asked = 0;
       const refresh = async () => {
@@ -124,9 +142,12 @@ export function form({ title, intro, fields, action, danger = false, wide = fals
         }),
         shown,
         fault,
-        h("div.dialog-buttons", null,
+        h(
+          "div.dialog-buttons",
+          null,
           h("button.button", { type: "button", onclick: () => close(null) }, "Cancel"),
-          submit),
+          submit,
+        ),
       );
       queueMicrotask(refresh);
       return body;
@@ -143,15 +164,32 @@ function field(one) {
   const shared = { id, name: one.name, "aria-describedby": describedBy, autocomplete: "off" };
   let control;
   if (one.kind === "choice") {
-    control = h("select.input", { ...shared, value: one.value },
-      one.options.map(([value, label]) => h("option", { value, selected: value === one.value }, label)));
+    control = h(
+      "select.input",
+      { ...shared, value: one.value },
+      one.options.map(([value, label]) =>
+        h("option", { value, selected: value === one.value }, label),
+      ),
+    );
   } else if (one.kind === "text") {
-    control = h("textarea.input.mono", { ...shared, rows: one.rows ?? 8, spellcheck: "false", value: one.value ?? "" });
+    control = h("textarea.input.mono", {
+      ...shared,
+      rows: one.rows ?? 8,
+      spellcheck: "false",
+      value: one.value ?? "",
+    });
   } else if (one.kind === "switch") {
     control = h("input", { ...shared, type: "checkbox", checked: Boolean(one.value) });
   } else {
-    control = h("input.input", { ...shared, type: one.kind ?? "text", step: one.step, value: one.value ?? "",
-      list: one.suggestions && `${id}-list`, placeholder: one.placeholder, spellcheck: "false" });
+    control = h("input.input", {
+      ...shared,
+      type: one.kind ?? "text",
+      step: one.step,
+      value: one.value ?? "",
+      list: one.suggestions && `${id}-list`,
+      placeholder: one.placeholder,
+      spellcheck: "false",
+    });
   }
   const problem = h("p.field-problem", { hidden: true, role: "alert" });
   const row = h(
@@ -160,7 +198,11 @@ function field(one) {
     h("label", { for: id }, one.label),
     h("div.field-control", null, control, one.unit && h("span.field-unit", null, one.unit)),
     one.suggestions &&
-      h("datalist", { id: `${id}-list` }, one.suggestions.map((value) => h("option", { value }))),
+      h(
+        "datalist",
+        { id: `${id}-list` },
+        one.suggestions.map((value) => h("option", { value })),
+      ),
     h("p.field-hint", { id: describedBy }, one.hint ?? ""),
     problem,
   );
@@ -170,8 +212,16 @@ function field(one) {
 /** A short notice at the edge of the page. */
 export function notice(text, { bad = false } = {}) {
   const place = document.getElementById("notices");
-  const item = h(`div.notice${bad ? ".notice-bad" : ""}`, null, h("span", null, text),
-    h("button.icon-button", { type: "button", "aria-label": "Close", onclick: () => item.remove() }, "×"));
+  const item = h(
+    `div.notice${bad ? ".notice-bad" : ""}`,
+    null,
+    h("span", null, text),
+    h(
+      "button.icon-button",
+      { type: "button", "aria-label": "Close", onclick: () => item.remove() },
+      "×",
+    ),
+  );
   place.append(item);
   setTimeout(() => item.remove(), bad ? 12_000 : 6_000);
 }

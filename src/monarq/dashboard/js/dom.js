@@ -6,7 +6,17 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set([
-  "svg", "g", "path", "line", "rect", "circle", "text", "title", "polyline", "use", "clipPath",
+  "svg",
+  "g",
+  "path",
+  "line",
+  "rect",
+  "circle",
+  "text",
+  "title",
+  "polyline",
+  "use",
+  "clipPath",
 ]);
 const PROPERTIES = new Set(["value", "checked", "disabled", "indeterminate", "selected", "open"]);
 
@@ -158,7 +168,8 @@ function morph(old, wanted) {
     return;
   }
   for (const { name } of [...old.attributes]) {
-    if (name !== "style" && name !== "open" && !wanted.hasAttribute(name)) old.removeAttribute(name);
+    if (name !== "style" && name !== "open" && !wanted.hasAttribute(name))
+      old.removeAttribute(name);
   }
   for (const { name, value } of wanted.attributes) {
     if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);

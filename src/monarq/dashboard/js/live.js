@@ -92,15 +92,27 @@ export class Live {
       this.#timer("silence", SILENT_MS, () => this.#failed());
       handler(message);
     };
-    source.addEventListener("hello", hear((message) => {
-      this.#retry = FIRST_RETRY_MS;
-      this.#set("live");
-      this.event("hello", JSON.parse(message.data));
-    }));
-    source.addEventListener("tick", hear(() => {}));
-    source.addEventListener("bye", hear(() => this.#failed()));
+    source.addEventListener(
+      "hello",
+      hear((message) => {
+        this.#retry = FIRST_RETRY_MS;
+        this.#set("live");
+        this.event("hello", JSON.parse(message.data));
+      }),
+    );
+    source.addEventListener(
+      "tick",
+      hear(() => {}),
+    );
+    source.addEventListener(
+      "bye",
+      hear(() => this.#failed()),
+    );
     for (const topic of this.#topics) {
-      source.addEventListener(topic, hear((message) => this.event(topic, JSON.parse(message.data))));
+      source.addEventListener(
+        topic,
+        hear((message) => this.event(topic, JSON.parse(message.data))),
+      );
     }
     source.onerror = () => source === this.#source && this.#failed();
     this.#timer("silence", CONNECT_MS, () => this.#failed());

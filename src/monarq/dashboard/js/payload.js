@@ -7,7 +7,8 @@ import { later } from "./timing.js";
 
 const COLOURED = 200_000;
 const FINDS = 2_000;
-const TOKEN = /("(?:\\.|[^"\\])*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g;
+const TOKEN =
+  /("(?:\\.|[^"\\])*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g;
 const highlights = globalThis.CSS?.highlights;
 
 // Characters that turn the direction of what follows would make the text read otherwise than it is.
@@ -16,7 +17,10 @@ const BRIEF = 600;
 
 export function formatted(value) {
   const text = JSON.stringify(value, null, 2) ?? String(value);
-  return text.replace(TURNING, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(
+    TURNING,
+    (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 const inlined = new WeakMap();
@@ -44,16 +48,32 @@ function makePayload(element) {
   let finds = [];
   let at = 0;
   const text = h("pre.payload-text", { tabindex: "0" });
-  const box = h("input.input.search", { type: "search", placeholder: "Search in it", autocomplete: "off", spellcheck: "false" });
+  const box = h("input.input.search", {
+    type: "search",
+    placeholder: "Search in it",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   const found = h("span.faint.small", { "aria-live": "polite" });
   const note = h("span.faint.small");
   const copy = h("button.button.button-small", { type: "button" }, "Copy");
   const step = (by) => () => {
     if (finds.length) point((at + by + finds.length) % finds.length);
   };
-  const before = h("button.button.button-small", { type: "button", "aria-label": "Previous find", onclick: step(-1) }, "↑");
-  const after = h("button.button.button-small", { type: "button", "aria-label": "Next find", onclick: step(1) }, "↓");
-  element.append(h("div.payload-bar", null, box, before, after, found, h("span.toolbar-end", null, note, copy)), text);
+  const before = h(
+    "button.button.button-small",
+    { type: "button", "aria-label": "Previous find", onclick: step(-1) },
+    "↑",
+  );
+  const after = h(
+    "button.button.button-small",
+    { type: "button", "aria-label": "Next find", onclick: step(1) },
+    "↓",
+  );
+  element.append(
+    h("div.payload-bar", null, box, before, after, found, h("span.toolbar-end", null, note, copy)),
+    text,
+  );
 
   // Highlights are shared by the whole document: each viewer adds and removes its own ranges.
   const paint = (name, ranges) => {
@@ -85,7 +105,9 @@ function makePayload(element) {
 
   const point = (index) => {
     at = index;
-    found.textContent = finds.length ? `${index + 1} of ${finds.length}${finds.length === FINDS ? "+" : ""}` : "not found";
+    found.textContent = finds.length
+      ? `${index + 1} of ${finds.length}${finds.length === FINDS ? "+" : ""}`
+      : "not found";
     paint("found-here", finds.length ? [finds[index]] : []);
     const place = finds[index]?.getBoundingClientRect();
     if (!place) return;
@@ -101,7 +123,11 @@ function makePayload(element) {
     const whole = shown.toLowerCase();
     // A text whose length changes with its case cannot be searched by position.
     const within = whole.length === shown.length ? whole : shown;
-    for (let from = within.indexOf(wanted); wanted && from >= 0 && finds.length < FINDS; from = within.indexOf(wanted, from + wanted.length)) {
+    for (
+      let from = within.indexOf(wanted);
+      wanted && from >= 0 && finds.length < FINDS;
+      from = within.indexOf(wanted, from + wanted.length)
+    ) {
       finds.push(span(from, from + wanted.length));
     }
     paint("found", finds);

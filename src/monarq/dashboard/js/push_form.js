@@ -18,7 +18,9 @@ const object = (text) => {
   const wrong = json(text);
   if (wrong) return wrong;
   const value = JSON.parse(text);
-  return value !== null && typeof value === "object" && !Array.isArray(value) ? null : "This must be an object.";
+  return value !== null && typeof value === "object" && !Array.isArray(value)
+    ? null
+    : "This must be an object.";
 };
 
 /** Asks for a payload and pushes it. `line` says of which queue, if it is known. */
@@ -31,11 +33,44 @@ export async function pushByHand(line, { partition = "" } = {}) {
     title: line ? `Push to ${line.name}` : "Push a message",
     wide: true,
     fields: [
-      ...(line ? [] : [{ name: "queue", label: "Queue", required: true, suggestions: known.map((one) => one.name) }]),
-      { name: "payload", label: "Payload", kind: "text", value: "{\n  \n}", hint: "Any JSON value.", check: json },
-      { name: "partition", label: "Partition", value: partition, placeholder: "Default", when: ordered },
-      { name: "transactionId", label: "Transaction id", hint: "Pushed again with the same id, it is a duplicate. May be left empty." },
-      { name: "headers", label: "Headers", kind: "text", rows: 2, hint: "A JSON object. May be left empty.", check: object },
+      ...(line
+        ? []
+        : [
+            {
+              name: "queue",
+              label: "Queue",
+              required: true,
+              suggestions: known.map((one) => one.name),
+            },
+          ]),
+      {
+        name: "payload",
+        label: "Payload",
+        kind: "text",
+        value: "{\n  \n}",
+        hint: "Any JSON value.",
+        check: json,
+      },
+      {
+        name: "partition",
+        label: "Partition",
+        value: partition,
+        placeholder: "Default",
+        when: ordered,
+      },
+      {
+        name: "transactionId",
+        label: "Transaction id",
+        hint: "Pushed again with the same id, it is a duplicate. May be left empty.",
+      },
+      {
+        name: "headers",
+        label: "Headers",
+        kind: "text",
+        rows: 2,
+        hint: "A JSON object. May be left empty.",
+        check: object,
+      },
       { name: "priority", label: "Priority", kind: "number", when: work },
       { name: "delaySeconds", label: "Delay", kind: "number", unit: "s", step: "any", when: work },
     ],
@@ -50,13 +85,22 @@ export async function pushByHand(line, { partition = "" } = {}) {
       // The payload goes as it was typed: parsing it would round long numbers.
       const rest = JSON.stringify(item).slice(1, -1);
       const headers = values.headers.trim() ? `,"headers":${values.headers}` : "";
-      const [answer] = await postText("push", `{"items":[{${rest},"payload":${values.payload}${headers}}]}`);
+      const [answer] = await postText(
+        "push",
+        `{"items":[{${rest},"payload":${values.payload}${headers}}]}`,
+      );
       return { ...answer, kind: kind(queue) };
     },
   });
   if (!pushed) return null;
-  if (pushed.status === "buffered") notice("It is kept in a file, and stored when the store is back.");
-  else notice(pushed.status === "duplicate" ? `That was there already, with seq ${pushed.seq}.` : `Pushed: ${pushed.message_id}.`);
+  if (pushed.status === "buffered")
+    notice("It is kept in a file, and stored when the store is back.");
+  else
+    notice(
+      pushed.status === "duplicate"
+        ? `That was there already, with seq ${pushed.seq}.`
+        : `Pushed: ${pushed.message_id}.`,
+    );
   return pushed;
 }
 

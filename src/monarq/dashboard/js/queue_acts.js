@@ -44,7 +44,10 @@ export async function clear(queue) {
 export async function destroy(queue) {
   const { delete: lost } = await get(path`dashboard/queues/${queue}/losses`);
   if (lost.blockedBy.length) {
-    notice(`${queue} is the dead queue of ${lost.blockedBy.join(", ")}, and cannot be deleted while it is.`, { bad: true });
+    notice(
+      `${queue} is the dead queue of ${lost.blockedBy.join(", ")}, and cannot be deleted while it is.`,
+      { bad: true },
+    );
     return false;
   }
   return confirm({

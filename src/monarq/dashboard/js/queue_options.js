@@ -13,8 +13,13 @@ export function optionsEditor(queue, ctx) {
   let fault = null;
 
   const typed = (key) => (key in edits ? edits[key] : detail.options[key]);
-  const problem = (key, rules) => (key in edits && !rules.kind ? wrong(String(edits[key]), rules) : null);
-  const groups = () => optionsOf(detail.line.kind).map(([title, all]) => [title, all.filter(([key]) => key in detail.options)]);
+  const problem = (key, rules) =>
+    key in edits && !rules.kind ? wrong(String(edits[key]), rules) : null;
+  const groups = () =>
+    optionsOf(detail.line.kind).map(([title, all]) => [
+      title,
+      all.filter(([key]) => key in detail.options),
+    ]);
   const rules = () => groups().flatMap(([, all]) => all);
 
   const change = (key, value) => {
@@ -29,7 +34,8 @@ export function optionsEditor(queue, ctx) {
     if (rules().some(([key, , , one]) => problem(key, one))) return;
     const numeric = new Map(rules().map(([key, , , one]) => [key, !one.kind]));
     const options = Object.fromEntries(
-      Object.entries(edits).map(([key, value]) => [key, numeric.get(key) ? Number(value) : value]));
+      Object.entries(edits).map(([key, value]) => [key, numeric.get(key) ? Number(value) : value]),
+    );
     try {
       const answer = await post("configure", { queue, options });
       detail = { ...detail, options: answer.options };
@@ -47,16 +53,42 @@ export function optionsEditor(queue, ctx) {
     const bad = problem(key, rule);
     const note = `${id}-note`;
     const shared = { id, "aria-describedby": note, disabled: !ctx.can("write") };
-    const control = rule.kind === "switch"
-      ? h("input", { ...shared, type: "checkbox", checked: Boolean(value), onchange: (event) => change(key, event.target.checked) })
-      : h("input.input", { ...shared, type: rule.kind ? "text" : "number", step: rule.step ?? "1", value: String(value),
-          autocomplete: "off", "aria-invalid": bad ? "true" : null, oninput: (event) => change(key, event.target.value) });
+    const control =
+      rule.kind === "switch"
+        ? h("input", {
+            ...shared,
+            type: "checkbox",
+            checked: Boolean(value),
+            onchange: (event) => change(key, event.target.checked),
+          })
+        : h("input.input", {
+            ...shared,
+            type: rule.kind ? "text" : "number",
+            step: rule.step ?? "1",
+            value: String(value),
+            autocomplete: "off",
+            "aria-invalid": bad ? "true" : null,
+            oninput: (event) => change(key, event.target.value),
+          });
     const readable = rule.unit === "s" && Number(value) >= 60 ? duration(Number(value)) : null;
-    return h("div.field", { key, class: [rule.kind === "switch" ? "field-switch" : "", key in edits ? "changed" : ""].join(" ").trim() },
+    return h(
+      "div.field",
+      {
+        key,
+        class: [rule.kind === "switch" ? "field-switch" : "", key in edits ? "changed" : ""]
+          .join(" ")
+          .trim(),
+      },
       h("label", { for: id }, label),
-      h("div.field-control", null, control, rule.unit && h("span.field-unit", null, rule.unit, readable && ` = ${readable}`)),
+      h(
+        "div.field-control",
+        null,
+        control,
+        rule.unit && h("span.field-unit", null, rule.unit, readable && ` = ${readable}`),
+      ),
       h("p.field-hint", { id: note }, rule.hint ?? ""),
-      bad && h("p.field-problem", { role: "alert" }, bad));
+      bad && h("p.field-problem", { role: "alert" }, bad),
+    );
   }
 
   return {
@@ -65,19 +97,46 @@ export function optionsEditor(queue, ctx) {
     },
     render() {
       const changed = Object.keys(edits).length;
-      return panel("Options", { note: ctx.can("write") ? null : "Your role may look, not change." },
-        h("form", { onsubmit: save, novalidate: true },
-          h("div.options", null, groups().map(([title, all]) =>
-            [h("h3.options-group", { key: title }, title), all.map(field)])),
+      return panel(
+        "Options",
+        { note: ctx.can("write") ? null : "Your role may look, not change." },
+        h(
+          "form",
+          { onsubmit: save, novalidate: true },
+          h(
+            "div.options",
+            null,
+            groups().map(([title, all]) => [
+              h("h3.options-group", { key: title }, title),
+              all.map(field),
+            ]),
+          ),
           fault && h("p.form-fault", { role: "alert" }, fault),
-          ctx.can("write") && h("div.dialog-buttons", null,
-            h("button.button", { type: "button", disabled: !changed, onclick: () => {
-              edits = {};
-              fault = null;
-              ctx.redraw();
-            } }, "Undo"),
-            h("button.button.button-main", { type: "submit", disabled: !changed },
-              changed ? `Save ${changed} change${changed > 1 ? "s" : ""}` : "Save"))));
+          ctx.can("write") &&
+            h(
+              "div.dialog-buttons",
+              null,
+              h(
+                "button.button",
+                {
+                  type: "button",
+                  disabled: !changed,
+                  onclick: () => {
+                    edits = {};
+                    fault = null;
+                    ctx.redraw();
+                  },
+                },
+                "Undo",
+              ),
+              h(
+                "button.button.button-main",
+                { type: "submit", disabled: !changed },
+                changed ? `Save ${changed} change${changed > 1 ? "s" : ""}` : "Save",
+              ),
+            ),
+        ),
+      );
     },
   };
 }

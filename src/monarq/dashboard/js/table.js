@@ -38,13 +38,20 @@ function makeTable(element) {
 
   // One cell: a span over columns that are hidden on narrow pages would make them again.
   const spacer = (key, rows) =>
-    h("tr.table-space", { key, "aria-hidden": "true" }, h("td", { style: { height: `${rows * ROW}px` } }));
+    h(
+      "tr.table-space",
+      { key, "aria-hidden": "true" },
+      h("td", { style: { height: `${rows * ROW}px` } }),
+    );
 
   const line = (index) => {
     const row = props.rows[index];
     if (!row) {
-      return h("tr.table-row.table-row-empty", { key: `#${index}`, "aria-rowindex": index + 2 },
-        props.columns.map((column) => h("td", { class: classes(column) }, h("span.table-blank"))));
+      return h(
+        "tr.table-row.table-row-empty",
+        { key: `#${index}`, "aria-rowindex": index + 2 },
+        props.columns.map((column) => h("td", { class: classes(column) }, h("span.table-blank"))),
+      );
     }
     const href = props.href?.(row);
     return h(
@@ -55,15 +62,25 @@ function makeTable(element) {
         "aria-rowindex": index + 2,
         onclick: href ? (event) => follow(event, href) : null,
       },
-      props.columns.map((column, at) => h("td", { class: classes(column) },
-        at === (props.linkColumn ?? 0) && href
-          ? h("a.table-link", { href, "data-row": index, tabindex: index === active ? "0" : "-1" }, column.cell(row))
-          : column.cell(row))),
+      props.columns.map((column, at) =>
+        h(
+          "td",
+          { class: classes(column) },
+          at === (props.linkColumn ?? 0) && href
+            ? h(
+                "a.table-link",
+                { href, "data-row": index, tabindex: index === active ? "0" : "-1" },
+                column.cell(row),
+              )
+            : column.cell(row),
+        ),
+      ),
     );
   };
 
   const follow = (event, href) => {
-    if (event.target.closest("a, button, input, label, summary") || getSelection().toString()) return;
+    if (event.target.closest("a, button, input, label, summary") || getSelection().toString())
+      return;
     location.hash = href;
   };
 
@@ -85,8 +102,12 @@ function makeTable(element) {
     if (event.target !== scroll && !on) return;
     const from = on ? Number(on.dataset.row) : active - 1;
     const to = {
-      ArrowDown: from + 1, ArrowUp: from - 1, PageDown: from + page, PageUp: from - page,
-      Home: 0, End: total() - 1,
+      ArrowDown: from + 1,
+      ArrowUp: from - 1,
+      PageDown: from + page,
+      PageUp: from - page,
+      Home: 0,
+      End: total() - 1,
     }[event.key];
     if (to === undefined || !props.href) return;
     event.preventDefault();
@@ -113,25 +134,48 @@ function makeTable(element) {
 }
 
 const classes = (column) =>
-  [column.num ? "num" : "", column.hide ? `hide-${column.hide}` : "", column.wide ? "wide" : "", column.kind ?? ""]
-    .filter(Boolean).join(" ") || null;
+  [
+    column.num ? "num" : "",
+    column.hide ? `hide-${column.hide}` : "",
+    column.wide ? "wide" : "",
+    column.kind ?? "",
+  ]
+    .filter(Boolean)
+    .join(" ") || null;
 
 const arrow = (order) =>
-  order ? h("span.table-arrow", { "aria-hidden": "true" }, order === "ascending" ? "↑" : "↓") : null;
+  order
+    ? h("span.table-arrow", { "aria-hidden": "true" }, order === "ascending" ? "↑" : "↓")
+    : null;
 
 function heading(props) {
-  return h("tr", { "aria-rowindex": 1 }, props.columns.map((column) => {
-    const sorted = props.sort?.key === column.sort && column.sort;
-    const order = sorted ? (props.sort.order === "asc" ? "ascending" : "descending") : null;
-    return h("th", {
-      key: column.key, scope: "col", class: classes(column), "aria-sort": order,
-      style: column.width ? { width: column.width } : {},
-    },
-    column.sort && props.onsort
-      ? h("button.table-sort", { type: "button", onclick: () => props.onsort(column.sort) },
-          column.num && arrow(sorted && order), column.label, !column.num && arrow(sorted && order))
-      : column.head ?? column.label);
-  }));
+  return h(
+    "tr",
+    { "aria-rowindex": 1 },
+    props.columns.map((column) => {
+      const sorted = props.sort?.key === column.sort && column.sort;
+      const order = sorted ? (props.sort.order === "asc" ? "ascending" : "descending") : null;
+      return h(
+        "th",
+        {
+          key: column.key,
+          scope: "col",
+          class: classes(column),
+          "aria-sort": order,
+          style: column.width ? { width: column.width } : {},
+        },
+        column.sort && props.onsort
+          ? h(
+              "button.table-sort",
+              { type: "button", onclick: () => props.onsort(column.sort) },
+              column.num && arrow(sorted && order),
+              column.label,
+              !column.num && arrow(sorted && order),
+            )
+          : (column.head ?? column.label),
+      );
+    }),
+  );
 }
 
 /** Sorts rows in place of a server: the same `sort` as `table` takes. */

@@ -14,7 +14,13 @@ export function open(ctx) {
   const filter = { search: ctx.query.search ?? "", queue: ctx.query.queue ?? "" };
   let sort = { key: ctx.query.sort ?? "lagSeconds", order: ctx.query.order ?? "desc" };
   const list = new Windowed(async (offset, limit) => {
-    const answer = await get("dashboard/groups", { ...filter, sort: sort.key, order: sort.order, offset, limit });
+    const answer = await get("dashboard/groups", {
+      ...filter,
+      sort: sort.key,
+      order: sort.order,
+      offset,
+      limit,
+    });
     return { rows: answer.groups, total: answer.total };
   }, ctx.redraw);
   const apply = later(150, async () => {
@@ -41,20 +47,36 @@ export function open(ctx) {
     load: () => list.reload(),
     render() {
       if (!list.total && !filter.search && !filter.queue) {
-        return h("section.panel", { "aria-label": "No groups" },
-          empty("There is no group yet.", "A group is made by its first pop, and keeps a cursor of its own in every partition.",
-            "monarq pop orders --group billing"));
+        return h(
+          "section.panel",
+          { "aria-label": "No groups" },
+          empty(
+            "There is no group yet.",
+            "A group is made by its first pop, and keeps a cursor of its own in every partition.",
+            "monarq pop orders --group billing",
+          ),
+        );
       }
       return [
-        h("div.toolbar", null,
+        h(
+          "div.toolbar",
+          null,
           search("Search groups", filter.search, (value) => {
             filter.search = value;
             apply();
           }),
-          h("div.toolbar-end.faint.small", { "aria-live": "polite" }, plural(list.total ?? 0, "group"))),
+          h(
+            "div.toolbar-end.faint.small",
+            { "aria-live": "polite" },
+            plural(list.total ?? 0, "group"),
+          ),
+        ),
         list.total
           ? groupTable("groups", list.rows, {
-              total: list.total, need: list.need, view: list.version, sort,
+              total: list.total,
+              need: list.need,
+              view: list.version,
+              sort,
               onsort: (key) => {
                 sort = turned(sort, key, key === "name" || key === "queue" ? "asc" : "desc");
                 apply();

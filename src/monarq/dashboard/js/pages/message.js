@@ -5,7 +5,18 @@ import { confirm, notice } from "../dialog.js";
 import { h } from "../dom.js";
 import { count, duration, plural } from "../format.js";
 import { skipMessage } from "../group_acts.js";
-import { button, facts, groupLink, groupName, moment, name, panel, queueLink, state, when } from "../parts.js";
+import {
+  button,
+  facts,
+  groupLink,
+  groupName,
+  moment,
+  name,
+  panel,
+  queueLink,
+  state,
+  when,
+} from "../parts.js";
 import { payload } from "../payload.js";
 import { go, link } from "../router.js";
 
@@ -23,13 +34,17 @@ export function open(ctx) {
 
   async function load() {
     [message, { groups }, deliveries, { traces }] = await Promise.all([
-      get(at("")), get(at("/groups")), get(at("/deliveries"), { limit: 100 }), get(path`traces/${partitionId}/${id}`),
+      get(at("")),
+      get(at("/groups")),
+      get(at("/deliveries"), { limit: 100 }),
+      get(path`traces/${partitionId}/${id}`),
     ]);
   }
 
   // Once every group is through with it, nothing of it changes any more.
   const timer = setInterval(() => {
-    if (!document.hidden && !(groups.length && groups.every((one) => FINAL.has(one.state)))) ctx.reload();
+    if (!document.hidden && !(groups.length && groups.every((one) => FINAL.has(one.state))))
+      ctx.reload();
   }, RELOAD_MS);
 
   return {
@@ -39,52 +54,138 @@ export function open(ctx) {
     },
     get crumbs() {
       const way = [["Messages", link(["messages"])]];
-      if (message) way.push([message.queue, link(["messages"], { queue: message.queue, partition: message.partition })]);
+      if (message)
+        way.push([
+          message.queue,
+          link(["messages"], { queue: message.queue, partition: message.partition }),
+        ]);
       return way;
     },
     load,
     leave: () => clearInterval(timer),
     actions() {
-      const near = (seq, label) => seq >= 1 && h("a.button.button-small", { href: link(["messages", partitionId, `${partitionId}-${seq}`]) }, label);
+      const near = (seq, label) =>
+        seq >= 1 &&
+        h(
+          "a.button.button-small",
+          { href: link(["messages", partitionId, `${partitionId}-${seq}`]) },
+          label,
+        );
       return [
         near(message.seq - 1, "← Previous"),
         near(message.seq + 1, "Next →"),
-        ctx.can("write") && groups.some((one) => one.state === "dead") && button("Redrive", redrive, { main: true }),
+        ctx.can("write") &&
+          groups.some((one) => one.state === "dead") &&
+          button("Redrive", redrive, { main: true }),
         ctx.can("admin") && button("Delete", destroy, { danger: true }),
       ];
     },
     render() {
-      return h("div.split.split-wide", null,
-        h("div.stack", null,
+      return h(
+        "div.split.split-wide",
+        null,
+        h(
+          "div.stack",
+          null,
           panel("Payload", {}, payload("data", message.data)),
-          message.headers && Object.keys(message.headers).length > 0 && panel("Headers", {}, payload("headers", message.headers, { small: true, label: "Headers" })),
-          panel("Timeline", { note: deliveries.truncated ? "the latest only" : null }, timeline())),
-        h("div.stack", null, panel("State by group", {}, states()), panel("About", {}, about())));
+          message.headers &&
+            Object.keys(message.headers).length > 0 &&
+            panel(
+              "Headers",
+              {},
+              payload("headers", message.headers, { small: true, label: "Headers" }),
+            ),
+          panel("Timeline", { note: deliveries.truncated ? "the latest only" : null }, timeline()),
+        ),
+        h("div.stack", null, panel("State by group", {}, states()), panel("About", {}, about())),
+      );
     },
   };
 
   function states() {
     if (!groups.length) return h("p.soft", null, "No group consumes this queue yet, so it waits.");
-    return h("div.plain-scroll", null, h("table.plain", null,
-      h("thead", null, h("tr", null, ["Group", "State", "Failed tries", ""].map((one) => h("th", { scope: "col" }, one || h("span.hidden-text", null, "Actions"))))),
-      h("tbody", null, groups.map((one) => h("tr", { key: one.group },
-        h("td", null, groupLink(one.group, message.queue)),
-        h("td", null, state(one.state), one.leaseUntil && h("div.faint.small", null, name(one.consumer ?? "a consumer"), ", until ", when(one.leaseUntil)),
-          one.retryAt && h("div.faint.small", null, "again ", when(one.retryAt))),
-        h("td", null, one.attempts ? `${one.attempts} of ${one.retryLimit + 1}` : "none"),
-        h("td.num", null, one.isHead && ctx.can("write") && (one.attempts > 0 || one.state === "leased") &&
-          button("Skip it", () => skip(one), { danger: true, title: "Move it to the dead letters, and go on behind it" })))))));
+    return h(
+      "div.plain-scroll",
+      null,
+      h(
+        "table.plain",
+        null,
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            null,
+            ["Group", "State", "Failed tries", ""].map((one) =>
+              h("th", { scope: "col" }, one || h("span.hidden-text", null, "Actions")),
+            ),
+          ),
+        ),
+        h(
+          "tbody",
+          null,
+          groups.map((one) =>
+            h(
+              "tr",
+              { key: one.group },
+              h("td", null, groupLink(one.group, message.queue)),
+              h(
+                "td",
+                null,
+                state(one.state),
+                one.leaseUntil &&
+                  h(
+                    "div.faint.small",
+                    null,
+                    name(one.consumer ?? "a consumer"),
+                    ", until ",
+                    when(one.leaseUntil),
+                  ),
+                one.retryAt && h("div.faint.small", null, "again ", when(one.retryAt)),
+              ),
+              h("td", null, one.attempts ? `${one.attempts} of ${one.retryLimit + 1}` : "none"),
+              h(
+                "td.num",
+                null,
+                one.isHead &&
+                  ctx.can("write") &&
+                  (one.attempts > 0 || one.state === "leased") &&
+                  button("Skip it", () => skip(one), {
+                    danger: true,
+                    title: "Move it to the dead letters, and go on behind it",
+                  }),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   async function skip(one) {
-    const done = await skipMessage({ group: one.group, queue: message.queue, partition: message.partition, seq: message.seq });
+    const done = await skipMessage({
+      group: one.group,
+      queue: message.queue,
+      partition: message.partition,
+      seq: message.seq,
+    });
     if (done) ctx.reload();
   }
 
   function about() {
     return facts([
       ["Queue", queueLink(message.queue)],
-      ["Partition", h("a.name", { dir: "auto", href: link(["messages"], { queue: message.queue, partition: message.partition }) }, message.partition)],
+      [
+        "Partition",
+        h(
+          "a.name",
+          {
+            dir: "auto",
+            href: link(["messages"], { queue: message.queue, partition: message.partition }),
+          },
+          message.partition,
+        ),
+      ],
       ["Seq", count(message.seq)],
       ["Message id", h("span.mono", null, message.id)],
       ["Transaction id", h("span.mono", { dir: "auto" }, message.transactionId)],
@@ -96,34 +197,82 @@ export function open(ctx) {
 
   function timeline() {
     const points = [
-      { at: message.createdAt, tone: "info", what: ["Pushed", message.producerSub && [" by ", name(message.producerSub)]] },
+      {
+        at: message.createdAt,
+        tone: "info",
+        what: ["Pushed", message.producerSub && [" by ", name(message.producerSub)]],
+      },
       ...deliveries.deliveries.flatMap(told),
       ...traces.map((one) => ({
-        at: one.createdAt, tone: "accent", what: [h("b.name", { dir: "auto" }, one.eventType), " noted by a consumer"],
-        more: [payload(`trace-${one.id}`, one.data, { small: true, label: `Trace ${one.eventType}` }),
-          one.traceNames.length > 0 && h("p.faint.small", null, "Traces: ", one.traceNames.map((each) => [name(each), " "]))],
+        at: one.createdAt,
+        tone: "accent",
+        what: [h("b.name", { dir: "auto" }, one.eventType), " noted by a consumer"],
+        more: [
+          payload(`trace-${one.id}`, one.data, { small: true, label: `Trace ${one.eventType}` }),
+          one.traceNames.length > 0 &&
+            h(
+              "p.faint.small",
+              null,
+              "Traces: ",
+              one.traceNames.map((each) => [name(each), " "]),
+            ),
+        ],
       })),
     ];
     points.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
-    return h("ol.timeline", null, points.map((one) => h("li", { class: `tl-${one.tone}` },
-      h("div", null, h("div", null, one.what), h("div.faint.small", null, moment(one.at)), one.more))));
+    return h(
+      "ol.timeline",
+      null,
+      points.map((one) =>
+        h(
+          "li",
+          { class: `tl-${one.tone}` },
+          h(
+            "div",
+            null,
+            h("div", null, one.what),
+            h("div.faint.small", null, moment(one.at)),
+            one.more,
+          ),
+        ),
+      ),
+    );
   }
 
   function told(one) {
     const size = one.lastSeq - one.firstSeq + 1;
     const whole = size > 1 ? ` in a batch of ${size}` : "";
-    const begun = { at: one.leasedAt, tone: "accent",
-      what: ["Leased to ", name(one.consumer ?? "a consumer"), " of ", name(groupName(one.group)), whole] };
+    const begun = {
+      at: one.leasedAt,
+      tone: "accent",
+      what: [
+        "Leased to ",
+        name(one.consumer ?? "a consumer"),
+        " of ",
+        name(groupName(one.group)),
+        whole,
+      ],
+    };
     if (!one.endedAt) return [begun];
-    const counts = ["completed", "failed", "released", "dead"].filter((key) => one[key])
+    const counts = ["completed", "failed", "released", "dead"]
+      .filter((key) => one[key])
       .map((key) => (size > 1 ? `${count(one[key])} ${key}` : key));
     if (one.expired) counts.push("lease expired");
-    return [begun, {
-      at: one.endedAt,
-      tone: one.dead || one.expired ? "bad" : one.failed ? "warn" : "ok",
-      what: [capital(counts.join(", ") || "ended"), " after ", duration(one.seconds), " for ", name(groupName(one.group))],
-      more: one.error && h("p.poison-error", null, one.error),
-    }];
+    return [
+      begun,
+      {
+        at: one.endedAt,
+        tone: one.dead || one.expired ? "bad" : one.failed ? "warn" : "ok",
+        what: [
+          capital(counts.join(", ") || "ended"),
+          " after ",
+          duration(one.seconds),
+          " for ",
+          name(groupName(one.group)),
+        ],
+        more: one.error && h("p.poison-error", null, one.error),
+      },
+    ];
   }
 
   async function redrive() {

@@ -11,13 +11,24 @@ import { go, link } from "../router.js";
 import { table } from "../table.js";
 import { later } from "../timing.js";
 
-const STATUS = [["", "any state"], ["pending", "pending"], ["processing", "processing"], ["completed", "completed"], ["dead_letter", "dead letter"]];
+const STATUS = [
+  ["", "any state"],
+  ["pending", "pending"],
+  ["processing", "processing"],
+  ["completed", "completed"],
+  ["dead_letter", "dead letter"],
+];
 const PAGE = 100;
 
 export function open(ctx) {
   const filter = {
-    queue: ctx.query.queue ?? "", partition: ctx.query.partition ?? "", firstSeq: ctx.query.firstSeq ?? "",
-    from: ctx.query.from ?? "", to: ctx.query.to ?? "", status: ctx.query.status ?? "", group: ctx.query.group ?? "",
+    queue: ctx.query.queue ?? "",
+    partition: ctx.query.partition ?? "",
+    firstSeq: ctx.query.firstSeq ?? "",
+    from: ctx.query.from ?? "",
+    to: ctx.query.to ?? "",
+    status: ctx.query.status ?? "",
+    group: ctx.query.group ?? "",
   };
   let find = ctx.query.find ?? "";
   let queues = [];
@@ -30,8 +41,15 @@ export function open(ctx) {
   let asking = false;
 
   const query = (after) => ({
-    queue: filter.queue, partition: filter.partition, firstSeq: filter.firstSeq, status: filter.status,
-    consumerGroup: filter.group, from: isoTime(filter.from), to: isoTime(filter.to), limit: PAGE, after,
+    queue: filter.queue,
+    partition: filter.partition,
+    firstSeq: filter.firstSeq,
+    status: filter.status,
+    consumerGroup: filter.group,
+    from: isoTime(filter.from),
+    to: isoTime(filter.to),
+    limit: PAGE,
+    after,
   });
 
   async function browse() {
@@ -113,54 +131,161 @@ export function open(ctx) {
   return {
     title: "Messages",
     load,
-    actions: () => ctx.can("write") && button("Push a message", async () => {
-      const line = queues.find((one) => one.name === filter.queue);
-      const pushed = await pushByHand(line, { partition: filter.partition });
-      if (pushed) openPushed(pushed);
-    }, { main: true, small: false }),
+    actions: () =>
+      ctx.can("write") &&
+      button(
+        "Push a message",
+        async () => {
+          const line = queues.find((one) => one.name === filter.queue);
+          const pushed = await pushByHand(line, { partition: filter.partition });
+          if (pushed) openPushed(pushed);
+        },
+        { main: true, small: false },
+      ),
     render() {
       if (!queues.length) {
-        return h("section.panel", { "aria-label": "No messages" },
-          empty("There is no ordered queue yet.", "A queue is made by the first push to it.", "monarq push orders '{\"total\": 12.5}'"));
+        return h(
+          "section.panel",
+          { "aria-label": "No messages" },
+          empty(
+            "There is no ordered queue yet.",
+            "A queue is made by the first push to it.",
+            "monarq push orders '{\"total\": 12.5}'",
+          ),
+        );
       }
       return [
-        h("form.toolbar", { onsubmit: submitFind, role: "search" },
-          h("input.input.search", { key: "find", name: "find", type: "search", "aria-label": "Look up by transaction id or message id",
-            placeholder: "Look up: transaction id or message id", value: find, autocomplete: "off", spellcheck: "false" }),
+        h(
+          "form.toolbar",
+          { onsubmit: submitFind, role: "search" },
+          h("input.input.search", {
+            key: "find",
+            name: "find",
+            type: "search",
+            "aria-label": "Look up by transaction id or message id",
+            placeholder: "Look up: transaction id or message id",
+            value: find,
+            autocomplete: "off",
+            spellcheck: "false",
+          }),
           h("button.button", { type: "submit" }, "Look up"),
-          found && h("span.faint.small", { role: "status" }, found.length ? `${found.length} found` : `Nothing has the id ${clipped(find, 60)}`)),
-        found?.length > 1 && h("ul.stack", null, found.map((one) => h("li", null,
-          h("a", { href: link(...where(one)) }, one.id), " in ", name(one.queue), " / ", name(one.partition)))),
-        h("div.toolbar", { key: "filters" },
-          select("Queue", [["", "choose…"], ...queues.map((one) => [one.name, clipped(one.name, 48)])], filter.queue, set("queue")),
-          search("Partition, whole name", filter.partition, set("partition"), { placeholder: "Partition", key: "partition", short: true }),
-          h("input.input", { key: "seq", type: "number", min: "1", "aria-label": "From seq", placeholder: "From seq", value: filter.firstSeq,
-            style: { width: "110px" }, oninput: (event) => set("firstSeq")(event.target.value) }),
-          h("label.select", { key: "from" }, h("span.select-label", null, "From"),
-            h("input.input", { type: "datetime-local", step: "1", value: filter.from, oninput: (event) => set("from")(event.target.value) })),
-          h("label.select", { key: "to" }, h("span.select-label", null, "to"),
-            h("input.input", { type: "datetime-local", step: "1", value: filter.to, oninput: (event) => set("to")(event.target.value) })),
+          found &&
+            h(
+              "span.faint.small",
+              { role: "status" },
+              found.length ? `${found.length} found` : `Nothing has the id ${clipped(find, 60)}`,
+            ),
+        ),
+        found?.length > 1 &&
+          h(
+            "ul.stack",
+            null,
+            found.map((one) =>
+              h(
+                "li",
+                null,
+                h("a", { href: link(...where(one)) }, one.id),
+                " in ",
+                name(one.queue),
+                " / ",
+                name(one.partition),
+              ),
+            ),
+          ),
+        h(
+          "div.toolbar",
+          { key: "filters" },
+          select(
+            "Queue",
+            [["", "choose…"], ...queues.map((one) => [one.name, clipped(one.name, 48)])],
+            filter.queue,
+            set("queue"),
+          ),
+          search("Partition, whole name", filter.partition, set("partition"), {
+            placeholder: "Partition",
+            key: "partition",
+            short: true,
+          }),
+          h("input.input", {
+            key: "seq",
+            type: "number",
+            min: "1",
+            "aria-label": "From seq",
+            placeholder: "From seq",
+            value: filter.firstSeq,
+            style: { width: "110px" },
+            oninput: (event) => set("firstSeq")(event.target.value),
+          }),
+          h(
+            "label.select",
+            { key: "from" },
+            h("span.select-label", null, "From"),
+            h("input.input", {
+              type: "datetime-local",
+              step: "1",
+              value: filter.from,
+              oninput: (event) => set("from")(event.target.value),
+            }),
+          ),
+          h(
+            "label.select",
+            { key: "to" },
+            h("span.select-label", null, "to"),
+            h("input.input", {
+              type: "datetime-local",
+              step: "1",
+              value: filter.to,
+              oninput: (event) => set("to")(event.target.value),
+            }),
+          ),
           select("State", STATUS, filter.status, set("status")),
-          groups.length > 1 && select("of", [["", "all groups"], ...groups.map((one) => [one.name, groupName(one.name)])], filter.group, set("group"))),
+          groups.length > 1 &&
+            select(
+              "of",
+              [["", "all groups"], ...groups.map((one) => [one.name, groupName(one.name)])],
+              filter.group,
+              set("group"),
+            ),
+        ),
         fault && h("p.form-fault", { role: "alert" }, fault),
-        !filter.queue ? empty("Choose a queue to browse.", "Or look a message up by its id above.") : list(),
+        !filter.queue
+          ? empty("Choose a queue to browse.", "Or look a message up by its id above.")
+          : list(),
       ];
     },
   };
 
   function list() {
-    if (!rows.length && !fault) return empty("No message matches.", "What is consumed and past its retention is gone; widen the filter, or push one.");
-    return h("div.stack", null,
+    if (!rows.length && !fault)
+      return empty(
+        "No message matches.",
+        "What is consumed and past its retention is gone; widen the filter, or push one.",
+      );
+    return h(
+      "div.stack",
+      null,
       table("messages", {
-        label: "Messages", rows, total: rows.length, id: (row) => row.id, view: version,
-        href: (row) => link(["messages", row.partitionId, row.id]), columns: COLUMNS,
+        label: "Messages",
+        rows,
+        total: rows.length,
+        id: (row) => row.id,
+        view: version,
+        href: (row) => link(["messages", row.partitionId, row.id]),
+        columns: COLUMNS,
         need: (first, last) => last >= rows.length - 20 && more(),
       }),
-      h("p.faint.small", { "aria-live": "polite" }, next ? `${count(rows.length)} loaded, more below` : `${count(rows.length)}, that is all`));
+      h(
+        "p.faint.small",
+        { "aria-live": "polite" },
+        next ? `${count(rows.length)} loaded, more below` : `${count(rows.length)}, that is all`,
+      ),
+    );
   }
 }
 
-const where = (one) => [one.kind === "item" ? ["jobs", one.id] : ["messages", one.partitionId, one.id]];
+const where = (one) => [
+  one.kind === "item" ? ["jobs", one.id] : ["messages", one.partitionId, one.id],
+];
 
 function isoTime(local) {
   const time = local ? new Date(local) : null;
@@ -171,7 +296,17 @@ const COLUMNS = [
   { key: "partition", label: "Partition", width: "18%", cell: (row) => name(row.partition) },
   { key: "seq", label: "Seq", num: true, width: "88px", cell: (row) => count(row.seq) },
   { key: "status", label: "State", width: "124px", cell: (row) => state(row.status) },
-  { key: "data", label: "Payload", cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row)) },
-  { key: "transaction", label: "Transaction id", width: "18%", hide: 2, cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId) },
+  {
+    key: "data",
+    label: "Payload",
+    cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row)),
+  },
+  {
+    key: "transaction",
+    label: "Transaction id",
+    width: "18%",
+    hide: 2,
+    cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId),
+  },
   { key: "created", label: "Pushed", width: "110px", hide: 1, cell: (row) => when(row.createdAt) },
 ];

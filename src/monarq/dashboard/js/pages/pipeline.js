@@ -4,7 +4,18 @@ import { address, get, path } from "../api.js";
 import { meter } from "../chart.js";
 import { h } from "../dom.js";
 import { count, duration, percent, plural } from "../format.js";
-import { commandLine, empty, moment, name, panel, queueLink, select, sentence, state, when } from "../parts.js";
+import {
+  commandLine,
+  empty,
+  moment,
+  name,
+  panel,
+  queueLink,
+  select,
+  sentence,
+  state,
+  when,
+} from "../parts.js";
 import { link } from "../router.js";
 
 export function open(ctx) {
@@ -15,12 +26,17 @@ export function open(ctx) {
   let figures = null;
 
   async function load() {
-    const [a, b, c] = await Promise.all([get("pipeline/runs", { limit: 100 }), get("pipeline/archives"), get("pipeline/analyses")]);
+    const [a, b, c] = await Promise.all([
+      get("pipeline/runs", { limit: 100 }),
+      get("pipeline/archives"),
+      get("pipeline/analyses"),
+    ]);
     runs = a.runs;
     archives = b.archives;
     analyses = c.analyses;
     if (!analyses.some((one) => one.id === chosen)) chosen = analyses[0]?.id ?? null;
-    if (chosen && figures?.id !== chosen) figures = { id: chosen, ...(await get(path`pipeline/analyses/${chosen}`)) };
+    if (chosen && figures?.id !== chosen)
+      figures = { id: chosen, ...(await get(path`pipeline/analyses/${chosen}`)) };
   }
 
   return {
@@ -29,64 +45,214 @@ export function open(ctx) {
     load,
     render() {
       if (!runs.length && !archives.length && !analyses.length) return nothing();
-      return [archives.map(archive), analyses.length > 0 ? analysis() : hint(), runs.length > 0 && history()];
+      return [
+        archives.map(archive),
+        analyses.length > 0 ? analysis() : hint(),
+        runs.length > 0 && history(),
+      ];
     },
   };
 
   function archive(one) {
-    return panel("Archive", { note: ["in ", h("code", null, one.lake), ", ", when(one.at)] },
-      h("div.plain-scroll", null, h("table.plain", null,
-        h("thead", null, h("tr", null, h("th", { scope: "col" }, "Queue"), h("th", { scope: "col" }, "Archived"),
-          h("th.num", { scope: "col" }, "Messages"), h("th.num", { scope: "col" }, "Behind"), h("th", { scope: "col" }, "Last"))),
-        h("tbody", null, one.queues.map((row) => {
-          const part = row.rows + row.behind ? row.rows / (row.rows + row.behind) : 1;
-          return h("tr", { key: row.queue }, h("td", null, queueLink(row.queue)),
-            h("td", null, h("div.archived", null, meter(part, { tone: row.behind ? "out" : "ok" }), h("span.faint.small.nowrap", null, percent(Math.floor(part * 1000) / 1000)))),
-            h("td.num", null, count(row.rows)), h("td.num", null, count(row.behind)), h("td", null, when(row.archivedAt)));
-        })))));
+    return panel(
+      "Archive",
+      { note: ["in ", h("code", null, one.lake), ", ", when(one.at)] },
+      h(
+        "div.plain-scroll",
+        null,
+        h(
+          "table.plain",
+          null,
+          h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              h("th", { scope: "col" }, "Queue"),
+              h("th", { scope: "col" }, "Archived"),
+              h("th.num", { scope: "col" }, "Messages"),
+              h("th.num", { scope: "col" }, "Behind"),
+              h("th", { scope: "col" }, "Last"),
+            ),
+          ),
+          h(
+            "tbody",
+            null,
+            one.queues.map((row) => {
+              const part = row.rows + row.behind ? row.rows / (row.rows + row.behind) : 1;
+              return h(
+                "tr",
+                { key: row.queue },
+                h("td", null, queueLink(row.queue)),
+                h(
+                  "td",
+                  null,
+                  h(
+                    "div.archived",
+                    null,
+                    meter(part, { tone: row.behind ? "out" : "ok" }),
+                    h("span.faint.small.nowrap", null, percent(Math.floor(part * 1000) / 1000)),
+                  ),
+                ),
+                h("td.num", null, count(row.rows)),
+                h("td.num", null, count(row.behind)),
+                h("td", null, when(row.archivedAt)),
+              );
+            }),
+          ),
+        ),
+      ),
+    );
   }
 
   function hint() {
-    return panel("Analysis", { note: "none yet" },
-      h("p.soft", null, "An analysis reads the archive and says in words and plots what happened: throughput, waiting, failures, skew."),
-      commandLine("monarq pipeline analyse"));
+    return panel(
+      "Analysis",
+      { note: "none yet" },
+      h(
+        "p.soft",
+        null,
+        "An analysis reads the archive and says in words and plots what happened: throughput, waiting, failures, skew.",
+      ),
+      commandLine("monarq pipeline analyse"),
+    );
   }
 
   function analysis() {
     const found = figures?.findings ?? [];
     const report = address(path`pipeline/analyses/${chosen}/report`).href;
-    return panel("Analysis", { actions: [
-      analyses.length > 1 && select("Run", analyses.map((one) => [one.id, one.id]), chosen, (value) => {
-        chosen = value;
-        ctx.amend({ analysis: value });
-        ctx.reload();
+    return panel(
+      "Analysis",
+      {
+        actions: [
+          analyses.length > 1 &&
+            select(
+              "Run",
+              analyses.map((one) => [one.id, one.id]),
+              chosen,
+              (value) => {
+                chosen = value;
+                ctx.amend({ analysis: value });
+                ctx.reload();
+              },
+            ),
+          h(
+            "a.button.button-small",
+            { href: report, target: "_blank", rel: "noopener" },
+            "Open the report",
+          ),
+        ],
+      },
+      found.length > 0 &&
+        h(
+          "ol.attention",
+          { "aria-label": "Findings" },
+          found
+            .slice(0, 12)
+            .map((one, index) =>
+              h(
+                "li.attention-item",
+                { key: index, class: `attention-${one.severity ?? "notice"}` },
+                h("span.attention-mark", { "aria-hidden": "true" }),
+                h("p.attention-text", null, sentence(typeof one === "string" ? one : one.text)),
+              ),
+            ),
+        ),
+      // Without permissions: the report has no script, and gets no origin.
+      h("iframe.report", {
+        key: chosen,
+        src: report,
+        sandbox: "",
+        title: "Report of the analysis",
+        loading: "lazy",
       }),
-      h("a.button.button-small", { href: report, target: "_blank", rel: "noopener" }, "Open the report"),
-    ] },
-    found.length > 0 && h("ol.attention", { "aria-label": "Findings" }, found.slice(0, 12).map((one, index) => h("li.attention-item", { key: index, class: `attention-${one.severity ?? "notice"}` },
-      h("span.attention-mark", { "aria-hidden": "true" }), h("p.attention-text", null, sentence(typeof one === "string" ? one : one.text))))),
-    // Without permissions: the report has no script, and gets no origin.
-    h("iframe.report", { key: chosen, src: report, sandbox: "", title: "Report of the analysis", loading: "lazy" }));
+    );
   }
 
   function history() {
-    return panel("Runs", { note: plural(runs.length, "run") }, h("div.plain-scroll", null, h("table.plain", null,
-      h("thead", null, h("tr", null, ["Pipeline", "Outcome", "Started", "Took"].map((one) => h("th", { scope: "col" }, one)),
-        h("th.num", { scope: "col" }, "Rows"), h("th", { scope: "col" }, "Queues"), h("th", { scope: "col" }, "Host"))),
-      h("tbody", null, runs.map((run) => h("tr", { key: run.id },
-        h("td", null, h("b", null, run.pipeline)),
-        h("td", null, state(run.outcome === "failed" ? "dead" : run.outcome, run.outcome), run.error && h("div.bad.small.name", { dir: "auto" }, run.error)),
-        h("td", null, moment(run.startedAt)),
-        h("td", null, duration((Date.parse(run.endedAt ?? run.updatedAt) - Date.parse(run.startedAt)) / 1000)),
-        h("td.num", null, count(run.rows)),
-        h("td", null, run.queues.length ? run.queues.map((one) => [queueLink(one), " "]) : h("span.faint", null, "all")),
-        h("td", null, name(run.host))))))));
+    return panel(
+      "Runs",
+      { note: plural(runs.length, "run") },
+      h(
+        "div.plain-scroll",
+        null,
+        h(
+          "table.plain",
+          null,
+          h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              ["Pipeline", "Outcome", "Started", "Took"].map((one) =>
+                h("th", { scope: "col" }, one),
+              ),
+              h("th.num", { scope: "col" }, "Rows"),
+              h("th", { scope: "col" }, "Queues"),
+              h("th", { scope: "col" }, "Host"),
+            ),
+          ),
+          h(
+            "tbody",
+            null,
+            runs.map((run) =>
+              h(
+                "tr",
+                { key: run.id },
+                h("td", null, h("b", null, run.pipeline)),
+                h(
+                  "td",
+                  null,
+                  state(run.outcome === "failed" ? "dead" : run.outcome, run.outcome),
+                  run.error && h("div.bad.small.name", { dir: "auto" }, run.error),
+                ),
+                h("td", null, moment(run.startedAt)),
+                h(
+                  "td",
+                  null,
+                  duration(
+                    (Date.parse(run.endedAt ?? run.updatedAt) - Date.parse(run.startedAt)) / 1000,
+                  ),
+                ),
+                h("td.num", null, count(run.rows)),
+                h(
+                  "td",
+                  null,
+                  run.queues.length
+                    ? run.queues.map((one) => [queueLink(one), " "])
+                    : h("span.faint", null, "all"),
+                ),
+                h("td", null, name(run.host)),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   function nothing() {
-    return h("section.panel", { "aria-label": "No pipeline" },
-      empty("No pipeline has run yet.", "Spark pipelines archive everything that passes through into a lake of Parquet files, analyse it and replay it. Start with an archive; then analyse it.",
-        "monarq pipeline archive --once"),
-      h("div.empty", null, commandLine("monarq pipeline analyse"), h("p.faint.small", null, "What they did is shown here. ", h("a", { href: link(["system"]) }, "Settings in force"))));
+    return h(
+      "section.panel",
+      { "aria-label": "No pipeline" },
+      empty(
+        "No pipeline has run yet.",
+        "Spark pipelines archive everything that passes through into a lake of Parquet files, analyse it and replay it. Start with an archive; then analyse it.",
+        "monarq pipeline archive --once",
+      ),
+      h(
+        "div.empty",
+        null,
+        commandLine("monarq pipeline analyse"),
+        h(
+          "p.faint.small",
+          null,
+          "What they did is shown here. ",
+          h("a", { href: link(["system"]) }, "Settings in force"),
+        ),
+      ),
+    );
   }
 }

@@ -53,7 +53,12 @@ export function open(ctx) {
     topics: {
       queue: (data) => {
         gone = Boolean(data.gone);
-        if (detail) detail = { ...detail, ...(data.line && { line: data.line }), ...(data.groups && { groups: data.groups }) };
+        if (detail)
+          detail = {
+            ...detail,
+            ...(data.line && { line: data.line }),
+            ...(data.groups && { groups: data.groups }),
+          };
       },
     },
     follow: () => ({ queue }),
@@ -63,34 +68,58 @@ export function open(ctx) {
       const { line } = detail;
       return [
         state(line.paused ? "paused" : line.kind),
-        ctx.can("write") && button("Push", async () => {
-          const pushed = await pushByHand(line);
-          if (pushed) openPushed(pushed);
-        }, { main: true }),
-        ctx.can("admin") && (line.paused ? button("Resume", act(resume)) : button("Pause", act(pause))),
+        ctx.can("write") &&
+          button(
+            "Push",
+            async () => {
+              const pushed = await pushByHand(line);
+              if (pushed) openPushed(pushed);
+            },
+            { main: true },
+          ),
+        ctx.can("admin") &&
+          (line.paused ? button("Resume", act(resume)) : button("Pause", act(pause))),
         ctx.can("admin") && button("Clear", act(clear), { danger: true }),
-        ctx.can("admin") && button("Delete", async () => {
-          try {
-            if (await destroy(queue)) go(["queues"]);
-          } catch (error) {
-            notice(error.message, { bad: true });
-          }
-        }, { danger: true }),
+        ctx.can("admin") &&
+          button(
+            "Delete",
+            async () => {
+              try {
+                if (await destroy(queue)) go(["queues"]);
+              } catch (error) {
+                notice(error.message, { bad: true });
+              }
+            },
+            { danger: true },
+          ),
       ];
     },
     render() {
-      if (gone) return empty("This queue was deleted.", "Somebody deleted it while you looked at it.");
+      if (gone)
+        return empty("This queue was deleted.", "Somebody deleted it while you looked at it.");
       const { line } = detail;
       const views = [["flow", "Flow"]];
       if (line.kind === "ordered") views.push(["partitions", "Partitions", line.partitions]);
       views.push(["options", "Options"]);
       return [
         figures(line),
-        h("div.toolbar", null,
+        h(
+          "div.toolbar",
+          null,
           tabs("Views of the queue", views, tab, (key) => link(["queues", queue], { tab: key })),
-          h("div.toolbar-end", null,
-            h("a", { href: line.kind === "work" ? link(["jobs"], { queue }) : link(["messages"], { queue }) },
-              line.kind === "work" ? "Items and jobs →" : "Browse messages →"))),
+          h(
+            "div.toolbar-end",
+            null,
+            h(
+              "a",
+              {
+                href:
+                  line.kind === "work" ? link(["jobs"], { queue }) : link(["messages"], { queue }),
+              },
+              line.kind === "work" ? "Items and jobs →" : "Browse messages →",
+            ),
+          ),
+        ),
         tab === "flow" && flow(),
         tab === "partitions" && partitions.render(detail),
         tab === "options" && [editor.render(), about()],
@@ -100,16 +129,35 @@ export function open(ctx) {
 
   function flow() {
     return [
-      detail.line.kind === "work" && panel("Items by state", {}, statesBar(detail.line.states, queue)),
-      detail.line.kind === "ordered" && panel("Groups", { note: detail.groups.length ? null : "none yet" },
-        detail.groups.length
-          ? groupTable("groups", detail.groups, { withQueue: false })
-          : empty("Nobody consumes this queue.", "A group is made by its first pop.", `monarq pop ${quoted(queue)} --group billing`)),
-      series && h("div.toolbar", null, h("h2", null, "Over time"), h("div.toolbar-end", null, choice("Range", RANGES, range, (value) => {
-        range = value;
-        ctx.amend({ range });
-        ctx.reload();
-      }))),
+      detail.line.kind === "work" &&
+        panel("Items by state", {}, statesBar(detail.line.states, queue)),
+      detail.line.kind === "ordered" &&
+        panel(
+          "Groups",
+          { note: detail.groups.length ? null : "none yet" },
+          detail.groups.length
+            ? groupTable("groups", detail.groups, { withQueue: false })
+            : empty(
+                "Nobody consumes this queue.",
+                "A group is made by its first pop.",
+                `monarq pop ${quoted(queue)} --group billing`,
+              ),
+        ),
+      series &&
+        h(
+          "div.toolbar",
+          null,
+          h("h2", null, "Over time"),
+          h(
+            "div.toolbar-end",
+            null,
+            choice("Range", RANGES, range, (value) => {
+              range = value;
+              ctx.amend({ range });
+              ctx.reload();
+            }),
+          ),
+        ),
       series && charts(),
     ];
   }
@@ -118,37 +166,87 @@ export function open(ctx) {
     const at = times(series);
     const perSec = (value) => `${rate(value)}/s`;
     const picture = (title, all, format, props) =>
-      panel(title, { actions: legend(all, format) },
-        timeChart(title, { ...at, ...props, series: all, format }));
-    return h("div.columns", null,
-      picture("Throughput", [{ name: "in", tone: "in", values: series.in }, { name: "out", tone: "out", values: series.out, fill: false }],
-        perSec, { kind: "area", axis: short, label: "Messages in and out per second" }),
-      picture("Backlog", [{ name: "pending", tone: "lag", values: series.pending }], count,
-        { kind: "area", axis: short, label: "Messages that wait" }),
-      picture("End-to-end latency", ["p50", "p95", "p99"].map((one) => ({ name: one, tone: one, values: series[one] })),
-        duration, { kind: "line", label: "Time from push to completed" }),
-      picture("Failures", [{ name: "failed", tone: "failed", values: series.failed }, { name: "dead", tone: "dead", values: series.dead }],
-        perSec, { kind: "bars", axis: short, label: "Failed and dead per second" }));
+      panel(
+        title,
+        { actions: legend(all, format) },
+        timeChart(title, { ...at, ...props, series: all, format }),
+      );
+    return h(
+      "div.columns",
+      null,
+      picture(
+        "Throughput",
+        [
+          { name: "in", tone: "in", values: series.in },
+          { name: "out", tone: "out", values: series.out, fill: false },
+        ],
+        perSec,
+        { kind: "area", axis: short, label: "Messages in and out per second" },
+      ),
+      picture("Backlog", [{ name: "pending", tone: "lag", values: series.pending }], count, {
+        kind: "area",
+        axis: short,
+        label: "Messages that wait",
+      }),
+      picture(
+        "End-to-end latency",
+        ["p50", "p95", "p99"].map((one) => ({ name: one, tone: one, values: series[one] })),
+        duration,
+        { kind: "line", label: "Time from push to completed" },
+      ),
+      picture(
+        "Failures",
+        [
+          { name: "failed", tone: "failed", values: series.failed },
+          { name: "dead", tone: "dead", values: series.dead },
+        ],
+        perSec,
+        { kind: "bars", axis: short, label: "Failed and dead per second" },
+      ),
+    );
   }
 
   function about() {
     const { line, createdAt, deadQueueOf } = detail;
-    return panel("About", {}, h("p", null, "Made ", moment(createdAt),
-      line.namespace && [" · namespace ", h("b.name", { dir: "auto" }, line.namespace)],
-      line.task && [" · task ", h("b.name", { dir: "auto" }, line.task)],
-      deadQueueOf.length > 0 && [" · dead queue of ", deadQueueOf.map((one) => [queueLink(one), " "])]));
+    return panel(
+      "About",
+      {},
+      h(
+        "p",
+        null,
+        "Made ",
+        moment(createdAt),
+        line.namespace && [" · namespace ", h("b.name", { dir: "auto" }, line.namespace)],
+        line.task && [" · task ", h("b.name", { dir: "auto" }, line.task)],
+        deadQueueOf.length > 0 && [
+          " · dead queue of ",
+          deadQueueOf.map((one) => [queueLink(one), " "]),
+        ],
+      ),
+    );
   }
 
   function figures(line) {
-    return h("section.stats", { "aria-label": "Now" },
-      stat("Pending", count(line.pending), { note: line.maxSize ? `of at most ${short(line.maxSize)}` : null }),
+    return h(
+      "section.stats",
+      { "aria-label": "Now" },
+      stat("Pending", count(line.pending), {
+        note: line.maxSize ? `of at most ${short(line.maxSize)}` : null,
+      }),
       stat("In", rate(line.in), { unit: "/s", note: `${short(line.pushed)} ever` }),
       stat("Out", rate(line.out), { unit: "/s", note: `${short(line.completed)} ever` }),
-      line.kind === "ordered" && stat("Lag", duration(line.lagSeconds), { tone: line.lagSeconds > 300 ? "warn" : "",
-        note: line.slowestGroup ? "of the slowest group" : "no group yet" }),
+      line.kind === "ordered" &&
+        stat("Lag", duration(line.lagSeconds), {
+          tone: line.lagSeconds > 300 ? "warn" : "",
+          note: line.slowestGroup ? "of the slowest group" : "no group yet",
+        }),
       stat("Failing", rate(line.failing), { unit: "/s", tone: line.failing ? "warn" : "" }),
-      stat("Dead letters", count(line.deadLetters), { tone: line.deadLetters ? "bad" : "", href: link(["dead-letters"], { queue }) }),
-      stat("Stored", short(line.stored), {}));
+      stat("Dead letters", count(line.deadLetters), {
+        tone: line.deadLetters ? "bad" : "",
+        href: link(["dead-letters"], { queue }),
+      }),
+      stat("Stored", short(line.stored), {}),
+    );
   }
 }
 

@@ -5,26 +5,25 @@ import { timeChart } from "../chart.js";
 import { confirm, notice } from "../dialog.js";
 import { h } from "../dom.js";
 import { bytes, count, duration, percent, plural } from "../format.js";
-import { button, empty, facts, moment, name, panel, search, size, stat, state, tabs, when } from "../parts.js";
+import { button, facts, moment, name, panel, size, stat, state, tabs, when } from "../parts.js";
 import { link } from "../router.js";
+import { settingsView } from "../settings_view.js";
+import { byteTicks, storeBytes, storePanel, words } from "../store_figures.js";
 
 const RELOAD_MS = 10_000;
-const BYTES = /(bytes|size)$/i;
-const UNIT = /(_bytes|Bytes|_seconds|Seconds)$/;
-const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:/;
-const SECONDS = /(seconds|_age|Age)$/;
 
 export function open(ctx) {
   const tab = ctx.query.tab ?? "health";
   let system = null;
   let settings = null;
-  let find = "";
-  let changedOnly = false;
+  const inForce = settingsView(ctx);
 
   async function load() {
     [system, settings] = await Promise.all([
       get("dashboard/system"),
-      tab === "settings" && ctx.can("admin") ? get("dashboard/settings").then((answer) => answer.settings) : settings,
+      tab === "settings" && ctx.can("admin")
+        ? get("dashboard/settings").then((answer) => answer.settings)
+        : settings,
     ]);
   }
 
@@ -35,10 +34,19 @@ export function open(ctx) {
     load,
     leave: () => clearInterval(timer),
     render: () => [
-      tabs("Views", [["health", "Process and store"], ["switches", "Switches and buffer"], ["settings", "Settings"]], tab, (key) => link(["system"], { tab: key })),
+      tabs(
+        "Views",
+        [
+          ["health", "Process and store"],
+          ["switches", "Switches and buffer"],
+          ["settings", "Settings"],
+        ],
+        tab,
+        (key) => link(["system"], { tab: key }),
+      ),
       tab === "health" && health(),
       tab === "switches" && switches(),
-      tab === "settings" && inForce(),
+      tab === "settings" && inForce(settings),
     ],
   };
 
@@ -46,22 +54,61 @@ export function open(ctx) {
     const { process, connections, store, growth } = system;
     const points = growth ?? [];
     return [
-      h("section.stats", { "aria-label": "Process" },
-        stat("Up for", duration(process.uptimeSeconds), { note: ["since ", when(process.startedAt)] }),
+      h(
+        "section.stats",
+        { "aria-label": "Process" },
+        stat("Up for", duration(process.uptimeSeconds), {
+          note: ["since ", when(process.startedAt)],
+        }),
         stat("Memory", size(process.memoryBytes)),
-        stat("Processor time", duration(process.cpuUserSeconds + process.cpuSystemSeconds), { note: `${percent((process.cpuUserSeconds + process.cpuSystemSeconds) / Math.max(1, process.uptimeSeconds))} of one core` }),
-        stat("Connections", count(connections.open), { note: plural(connections.streams, "event stream") }),
+        stat("Processor time", duration(process.cpuUserSeconds + process.cpuSystemSeconds), {
+          note: `${percent((process.cpuUserSeconds + process.cpuSystemSeconds) / Math.max(1, process.uptimeSeconds))} of one core`,
+        }),
+        stat("Connections", count(connections.open), {
+          note: plural(connections.streams, "event stream"),
+        }),
         stat("Requests", count(connections.requests)),
-        stat("Store", size(storeBytes(store)), { note: { sqlite: "SQLite", postgresql: "PostgreSQL" }[store.kind] ?? store.kind })),
-      h("div.columns", null,
-        panel("Growth of the store", {}, points.length > 1
-          ? timeChart("growth", { times: points.map((one) => Date.parse(one.at)), series: [{ name: "size", tone: "in", values: points.map((one) => one.bytes) }],
-              kind: "area", format: bytes, axis: bytes, label: "Size of the store over time", ticks: byteTicks })
-          : h("p.soft", null, "The size is noted once an hour; the picture begins with the second note.")),
-        panel("This process", {}, facts([
-          ["Host", name(process.hostname)], ["Process", process.pid], ["Version", process.version], ["Python", process.python],
-          ["Started", moment(process.startedAt)], ["Processors", process.processors], ["Threads", process.threads], ["Open files", process.openFiles],
-        ]))),
+        stat("Store", size(storeBytes(store)), {
+          note: { sqlite: "SQLite", postgresql: "PostgreSQL" }[store.kind] ?? store.kind,
+        }),
+      ),
+      h(
+        "div.columns",
+        null,
+        panel(
+          "Growth of the store",
+          {},
+          points.length > 1
+            ? timeChart("growth", {
+                times: points.map((one) => Date.parse(one.at)),
+                series: [{ name: "size", tone: "in", values: points.map((one) => one.bytes) }],
+                kind: "area",
+                format: bytes,
+                axis: bytes,
+                label: "Size of the store over time",
+                ticks: byteTicks,
+              })
+            : h(
+                "p.soft",
+                null,
+                "The size is noted once an hour; the picture begins with the second note.",
+              ),
+        ),
+        panel(
+          "This process",
+          {},
+          facts([
+            ["Host", name(process.hostname)],
+            ["Process", process.pid],
+            ["Version", process.version],
+            ["Python", process.python],
+            ["Started", moment(process.startedAt)],
+            ["Processors", process.processors],
+            ["Threads", process.threads],
+            ["Open files", process.openFiles],
+          ]),
+        ),
+      ),
       storePanel(store),
       calls(),
       slow(),
@@ -69,77 +116,199 @@ export function open(ctx) {
     ];
   }
 
-  function storePanel({ kind, figures }) {
-    const plain = Object.entries(figures).filter(([, value]) => value === null || typeof value !== "object");
-    const tables = Object.entries(figures).filter(([, value]) => value !== null && typeof value === "object");
-    return panel(kind === "sqlite" ? "SQLite" : "PostgreSQL", {},
-      facts(plain.map(([key, value]) => [words(key), shown(key, value)])),
-      tables.map(([key, value]) => sub(words(key), value)));
-  }
-
-  function sub(title, value) {
-    const rows = Array.isArray(value) ? value : Object.entries(value).map(([key, inside]) =>
-      (inside !== null && typeof inside === "object" ? { name: key, ...inside } : { name: key, value: inside }));
-    if (!rows.length) return null;
-    const keys = Object.keys(rows[0]);
-    return h("div.stack", { key: title }, h("h3", null, title), h("div.plain-scroll", { tabindex: "0", role: "region", "aria-label": title },
-      h("table.plain", null, h("thead", null, h("tr", null, keys.map((key) => h("th", { scope: "col", class: numeric(rows, key) ? "num" : null }, words(key))))),
-        h("tbody", null, rows.map((row, index) => h("tr", { key: index }, keys.map((key) =>
-          h("td", { class: numeric(rows, key) ? "num" : null }, shown(key, row[key])))))))));
-  }
-
   function calls() {
-    return panel("Calls to the store", { note: "of this process, since it was started" }, h("div.plain-scroll", null, h("table.plain", null,
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Call"), ["Calls", "Messages", "Errors", "Under way", "Mean", "p50", "p95", "p99"].map((one) => h("th.num", { scope: "col" }, one)))),
-      h("tbody", null, system.calls.map((one) => h("tr", { key: one.call }, h("td", null, one.call),
-        h("td.num", null, count(one.calls)), h("td.num", null, count(one.messages)),
-        h("td.num", null, one.errors ? h("span.bad", null, count(one.errors)) : "0"), h("td.num", null, count(one.inFlight)),
-        [one.meanSeconds, one.p50, one.p95, one.p99].map((value) => h("td.num", null, duration(value)))))))));
+    return panel(
+      "Calls to the store",
+      { note: "of this process, since it was started" },
+      h(
+        "div.plain-scroll",
+        null,
+        h(
+          "table.plain",
+          null,
+          h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              h("th", { scope: "col" }, "Call"),
+              ["Calls", "Messages", "Errors", "Under way", "Mean", "p50", "p95", "p99"].map((one) =>
+                h("th.num", { scope: "col" }, one),
+              ),
+            ),
+          ),
+          h(
+            "tbody",
+            null,
+            system.calls.map((one) =>
+              h(
+                "tr",
+                { key: one.call },
+                h("td", null, one.call),
+                h("td.num", null, count(one.calls)),
+                h("td.num", null, count(one.messages)),
+                h("td.num", null, one.errors ? h("span.bad", null, count(one.errors)) : "0"),
+                h("td.num", null, count(one.inFlight)),
+                [one.meanSeconds, one.p50, one.p95, one.p99].map((value) =>
+                  h("td.num", null, duration(value)),
+                ),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   function slow() {
-    return panel("Slow calls", { note: "the slowest requests of this process lately" }, system.slow.length
-      ? h("div.plain-scroll", null, h("table.plain", null,
-          h("thead", null, h("tr", null, h("th", { scope: "col" }, "Request"), h("th.num", { scope: "col" }, "Took"), h("th", { scope: "col" }, "When"))),
-          h("tbody", null, system.slow.map((one, index) => h("tr", { key: index }, h("td.mono.small", { dir: "auto" }, one.what), h("td.num", null, duration(one.seconds)), h("td", null, when(one.at)))))))
-      : h("p.soft", null, "None."));
+    return panel(
+      "Slow calls",
+      { note: "the slowest requests of this process lately" },
+      system.slow.length
+        ? h(
+            "div.plain-scroll",
+            null,
+            h(
+              "table.plain",
+              null,
+              h(
+                "thead",
+                null,
+                h(
+                  "tr",
+                  null,
+                  h("th", { scope: "col" }, "Request"),
+                  h("th.num", { scope: "col" }, "Took"),
+                  h("th", { scope: "col" }, "When"),
+                ),
+              ),
+              h(
+                "tbody",
+                null,
+                system.slow.map((one, index) =>
+                  h(
+                    "tr",
+                    { key: index },
+                    h("td.mono.small", { dir: "auto" }, one.what),
+                    h("td.num", null, duration(one.seconds)),
+                    h("td", null, when(one.at)),
+                  ),
+                ),
+              ),
+            ),
+          )
+        : h("p.soft", null, "None."),
+    );
   }
 
   function peers() {
     const { peers: figures, peerAddresses } = system;
-    return panel("Peers", { note: figures === null ? "none set" : null }, figures === null
-      ? h("p.soft", null, "Brokers on the same PostgreSQL tell each other what became available. Name them with ", h("code", null, "--peers"), ".")
-      : [h("ul", null, (peerAddresses ?? []).map((one) => h("li.mono", null, one))), facts(Object.entries(figures).map(([key, value]) => [words(key), count(value)]))]);
+    return panel(
+      "Peers",
+      { note: figures === null ? "none set" : null },
+      figures === null
+        ? h(
+            "p.soft",
+            null,
+            "Brokers on the same PostgreSQL tell each other what became available. Name them with ",
+            h("code", null, "--peers"),
+            ".",
+          )
+        : [
+            h(
+              "ul",
+              null,
+              (peerAddresses ?? []).map((one) => h("li.mono", null, one)),
+            ),
+            facts(Object.entries(figures).map(([key, value]) => [words(key), count(value)])),
+          ],
+    );
   }
 
   function switches() {
     const { buffer } = system;
     return [
-      panel("Maintenance", { note: ctx.can("admin") ? null : "Your role may look, not switch." },
-        row("Keep pushes in files", "Pushes are answered `buffered` and reach the store, in order, when this is switched off. For work on the database.",
-          system.maintenancePush, "system/maintenance"),
-        row("Hold back pops", "Consumers find nothing until this is switched off. Pushes go on.", system.maintenancePop, "system/maintenance/pop")),
-      panel("Buffer", { note: "where pushes wait while the store is down" },
-        buffer.enabled ? facts([
-          ["State", state(buffer.healthy ? "healthy" : "unhealthy")], ["Pushes go", { direct: "to the store", buffer: "to files", hold: "on hold" }[buffer.route] ?? buffer.route],
-          ["Waiting", plural(buffer.records, "record")], ["Size", size(buffer.bytes)], ["Files", count(buffer.files)],
-          ["Oldest", buffer.oldest ? when(buffer.oldest) : "–"], ["Fault", buffer.failing && h("span.bad", null, buffer.failing)],
-        ]) : h("p.soft", null, "The buffer is switched off: while the store is down, pushes are refused."),
-        buffer.setAside.length > 0 && h("div.stack", null, h("h3.bad", null, "Set aside: these could not be replayed"),
-          h("ul", null, buffer.setAside.map((one) => h("li.mono.small", null, one))), h("p.soft", null, "Look at them with ", h("code", null, "monarq buffer"), ".")),
-        buffer.others.length > 0 && h("p.soft", null, "Pushes for other stores wait in: ", buffer.others.join(", "))),
+      panel(
+        "Maintenance",
+        { note: ctx.can("admin") ? null : "Your role may look, not switch." },
+        row(
+          "Keep pushes in files",
+          "Pushes are answered `buffered` and reach the store, in order, when this is switched off. For work on the database.",
+          system.maintenancePush,
+          "system/maintenance",
+        ),
+        row(
+          "Hold back pops",
+          "Consumers find nothing until this is switched off. Pushes go on.",
+          system.maintenancePop,
+          "system/maintenance/pop",
+        ),
+      ),
+      panel(
+        "Buffer",
+        { note: "where pushes wait while the store is down" },
+        buffer.enabled
+          ? facts([
+              ["State", state(buffer.healthy ? "healthy" : "unhealthy")],
+              [
+                "Pushes go",
+                { direct: "to the store", buffer: "to files", hold: "on hold" }[buffer.route] ??
+                  buffer.route,
+              ],
+              ["Waiting", plural(buffer.records, "record")],
+              ["Size", size(buffer.bytes)],
+              ["Files", count(buffer.files)],
+              ["Oldest", buffer.oldest ? when(buffer.oldest) : "–"],
+              ["Fault", buffer.failing && h("span.bad", null, buffer.failing)],
+            ])
+          : h(
+              "p.soft",
+              null,
+              "The buffer is switched off: while the store is down, pushes are refused.",
+            ),
+        buffer.setAside.length > 0 &&
+          h(
+            "div.stack",
+            null,
+            h("h3.bad", null, "Set aside: these could not be replayed"),
+            h(
+              "ul",
+              null,
+              buffer.setAside.map((one) => h("li.mono.small", null, one)),
+            ),
+            h("p.soft", null, "Look at them with ", h("code", null, "monarq buffer"), "."),
+          ),
+        buffer.others.length > 0 &&
+          h("p.soft", null, "Pushes for other stores wait in: ", buffer.others.join(", ")),
+      ),
     ];
   }
 
   function row(title, text, on, where) {
-    return h("div.switch-row", { key: title },
-      h("div", null, h("h3", null, title, " ", on ? state("paused", "on") : state("idle", "off")), h("p.soft.small", null, text.replaceAll("`", ""))),
-      ctx.can("admin") && button(on ? "Switch off" : "Switch on", () => flip(title, text, on, where), { danger: !on, main: on }));
+    return h(
+      "div.switch-row",
+      { key: title },
+      h(
+        "div",
+        null,
+        h("h3", null, title, " ", on ? state("paused", "on") : state("idle", "off")),
+        h("p.soft.small", null, text.replaceAll("`", "")),
+      ),
+      ctx.can("admin") &&
+        button(on ? "Switch off" : "Switch on", () => flip(title, text, on, where), {
+          danger: !on,
+          main: on,
+        }),
+    );
   }
 
   async function flip(title, text, on, where) {
     const done = await confirm({
-      title: `${title}: switch ${on ? "off" : "on"}?`, text: on ? "Things go on as usual." : text.replaceAll("`", ""), action: `Switch ${on ? "off" : "on"}`, danger: !on,
+      title: `${title}: switch ${on ? "off" : "on"}?`,
+      text: on ? "Things go on as usual." : text.replaceAll("`", ""),
+      action: `Switch ${on ? "off" : "on"}`,
+      danger: !on,
       act: async () => {
         await post(where, { enabled: !on });
         notice(`${title} is ${on ? "off" : "on"}.`);
@@ -147,60 +316,4 @@ export function open(ctx) {
     });
     if (done) ctx.reload();
   }
-
-  function inForce() {
-    if (!ctx.can("admin")) return empty("Settings are for administrators.", "Your role does not allow to see them.");
-    if (!settings) return h("p.loading", { role: "status" }, "Loading…");
-    const text = find.toLowerCase();
-    const all = settings.filter((one) => (!changedOnly || !one.isDefault) && `${one.name} ${one.description}`.toLowerCase().includes(text));
-    const groups = Map.groupBy(all, (one) => one.group);
-    return [
-      h("div.toolbar", null,
-        search("Search settings", find, (value) => {
-          find = value;
-          ctx.redraw();
-        }),
-        h("label.select", null, h("input", { type: "checkbox", checked: changedOnly, onchange: (event) => {
-          changedOnly = event.target.checked;
-          ctx.redraw();
-        } }), h("span.select-label", null, "only what was changed")),
-        h("div.toolbar-end.faint.small", { "aria-live": "polite" }, plural(all.length, "setting"))),
-      [...groups].map(([title, rows]) => panel(title, {}, h("div.plain-scroll", null, h("table.plain", null,
-        h("thead", null, h("tr", null, h("th", { scope: "col" }, "Setting"), h("th", { scope: "col" }, "In force"), h("th.hide-1", { scope: "col" }, "Default"), h("th.hide-1", { scope: "col" }, "What it does"))),
-        h("tbody", null, rows.map((one) => h("tr", { key: one.name }, h("td.setting-name", { title: `${one.flag} · ${one.variable}` }, one.name),
-          h("td.mono.small", null, one.secret ? (one.value ? "set, not shown" : "not set") : one.isDefault ? told(one.value) : h("b.warn", null, told(one.value))),
-          h("td.mono.small.faint.hide-1", null, one.secret ? "" : told(one.default)), h("td.small.soft.hide-1", null, one.description))))))) ),
-      !all.length && empty("No setting matches."),
-    ];
-  }
-}
-
-const told = (value) => (value === null || value === "" ? "–" : Array.isArray(value) ? value.join(", ") || "–" : String(value));
-
-const words = (key) => {
-  const text = key.replace(UNIT, "").replaceAll("_", " ").replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
-  return text.charAt(0).toUpperCase() + text.slice(1);
-};
-
-function shown(key, value) {
-  if (value === null || value === undefined) return "–";
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "string" && ISO_TIME.test(value)) return when(value);
-  if (typeof value !== "number") return typeof value === "object" ? JSON.stringify(value) : h("span.name", { dir: "auto" }, value);
-  if (BYTES.test(key) && !/page/i.test(key)) return size(value);
-  if (SECONDS.test(key) && !/xmin|xid/i.test(key)) return duration(value);
-  return Number.isInteger(value) ? count(value) : String(Math.round(value * 1000) / 1000);
-}
-
-const numeric = (rows, key) => rows.every((row) => typeof row[key] === "number" || row[key] === null) && rows.some((row) => typeof row[key] === "number");
-
-const storeBytes = ({ figures }) => figures.size_bytes ?? figures.sizeBytes ?? figures.bytes ?? figures.file_bytes ?? figures.database_bytes ?? null;
-
-/** Steps of whole binary units. */
-function byteTicks(most, wanted) {
-  let step = 1024;
-  while (most / step > wanted) step *= step * 2 > most ? 1.25 : 2;
-  const steps = [];
-  for (let at = 0; at < most + step; at += step) steps.push(at);
-  return steps;
 }

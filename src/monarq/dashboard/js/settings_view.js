@@ -1,0 +1,105 @@
+/* The settings in force, searched and grouped. */
+
+import { h } from "./dom.js";
+import { plural } from "./format.js";
+import { empty, panel, search } from "./parts.js";
+
+const told = (value) =>
+  value === null || value === ""
+    ? "–"
+    : Array.isArray(value)
+      ? value.join(", ") || "–"
+      : String(value);
+
+export function settingsView(ctx) {
+  let find = "";
+  let changedOnly = false;
+
+  return function render(settings) {
+    if (!ctx.can("admin"))
+      return empty("Settings are for administrators.", "Your role does not allow to see them.");
+    if (!settings) return h("p.loading", { role: "status" }, "Loading…");
+    const text = find.toLowerCase();
+    const all = settings.filter(
+      (one) =>
+        (!changedOnly || !one.isDefault) &&
+        `${one.name} ${one.description}`.toLowerCase().includes(text),
+    );
+    const groups = Map.groupBy(all, (one) => one.group);
+    return [
+      h(
+        "div.toolbar",
+        null,
+        search("Search settings", find, (value) => {
+          find = value;
+          ctx.redraw();
+        }),
+        h(
+          "label.select",
+          null,
+          h("input", {
+            type: "checkbox",
+            checked: changedOnly,
+            onchange: (event) => {
+              changedOnly = event.target.checked;
+              ctx.redraw();
+            },
+          }),
+          h("span.select-label", null, "only what was changed"),
+        ),
+        h("div.toolbar-end.faint.small", { "aria-live": "polite" }, plural(all.length, "setting")),
+      ),
+      [...groups].map(([title, rows]) =>
+        panel(
+          title,
+          {},
+          h(
+            "div.plain-scroll",
+            null,
+            h(
+              "table.plain",
+              null,
+              h(
+                "thead",
+                null,
+                h(
+                  "tr",
+                  null,
+                  h("th", { scope: "col" }, "Setting"),
+                  h("th", { scope: "col" }, "In force"),
+                  h("th.hide-1", { scope: "col" }, "Default"),
+                  h("th.hide-1", { scope: "col" }, "What it does"),
+                ),
+              ),
+              h(
+                "tbody",
+                null,
+                rows.map((one) =>
+                  h(
+                    "tr",
+                    { key: one.name },
+                    h("td.setting-name", { title: `${one.flag} · ${one.variable}` }, one.name),
+                    h(
+                      "td.mono.small",
+                      null,
+                      one.secret
+                        ? one.value
+                          ? "set, not shown"
+                          : "not set"
+                        : one.isDefault
+                          ? told(one.value)
+                          : h("b.warn", null, told(one.value)),
+                    ),
+                    h("td.mono.small.faint.hide-1", null, one.secret ? "" : told(one.default)),
+                    h("td.small.soft.hide-1", null, one.description),
+                  ),
+                ),
+              ),
+            ),
+          ),
+        ),
+      ),
+      !all.length && empty("No setting matches."),
+    ];
+  };
+}
