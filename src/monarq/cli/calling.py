@@ -104,9 +104,9 @@ class Caller:
         return self._store_options
 
     @property
-    def encryption_keys(self) -> Sequence[str]:
-        """For a store; a broker has its own."""
-        return [] if self.urls else self._settings.encryption_keys
+    def sealing(self) -> tuple[Sequence[str], str]:
+        """The keys and the schema of a store; a broker has its own."""
+        return self._settings.encryption_keys, self._settings.schema
 
     @property
     def _store_options(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from monarq.spark.pipelines.place import Place
 
 _PANEL = "Where Spark runs"
+_SQLITE = "sqlite:///"
 
 LakeArgument = Annotated[
     str, typer.Argument(metavar="LAKE", help="the lake's folder", show_default=False)
@@ -68,8 +70,11 @@ def place_of(caller: Caller) -> Place:
             f"Spark's workers cannot reach {address!r}: give --url, or a store on disk"
         )
     caller.check_store_is_there()
-    keys = caller.encryption_keys
-    return Place(address, encryption_key=keys[0] if keys else None)
+    if address.startswith(_SQLITE):
+        # Spark's workers may run in another folder.
+        address = _SQLITE + str(Path(address.removeprefix(_SQLITE)).absolute())
+    keys, schema = caller.sealing
+    return Place(address, encryption_key=",".join(keys) or None, schema=schema)
 
 
 class Spark:

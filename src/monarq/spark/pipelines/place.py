@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from monarq.errors import InvalidRequestError
 from monarq.spark.access import Access, open_access
+
+_SCHEMA = "monarq"
 
 
 @dataclass(frozen=True)
@@ -12,12 +15,22 @@ class Place:
     url: str
     token: str | None = field(default=None, repr=False)
     encryption_key: str | None = field(default=None, repr=False)
+    """Several with commas between; the first one seals."""
+    schema: str = _SCHEMA
+    """PostgreSQL's."""
 
     def access(self) -> Access:
-        return open_access(self.url, token=self.token, encryption_key=self.encryption_key)
+        return open_access(
+            self.url, token=self.token, encryption_key=self.encryption_key, schema=self.schema
+        )
 
     @property
     def options(self) -> dict[str, str]:
         """For the data source."""
-        named = {"url": self.url, "token": self.token, "encryptionKey": self.encryption_key}
+        if self.schema != _SCHEMA:
+            raise InvalidRequestError(
+                f"the data source reaches a store with the schema {_SCHEMA!r} only; give --url instead"
+            )
+        seals = None if self.encryption_key is None else self.encryption_key.partition(",")[0]
+        named = {"url": self.url, "token": self.token, "encryptionKey": seals}
         return {name: value for name, value in named.items() if value is not None}
