@@ -10,6 +10,7 @@ import logging
 from monarq.config import Settings
 from monarq.server.request_metrics import RequestMetrics
 from monarq.server.routing import Route
+from monarq.server.slow_requests import SlowRequests
 from monarq.server.tracing import Spans
 
 logger = logging.getLogger("monarq.requests")
@@ -17,11 +18,16 @@ logger = logging.getLogger("monarq.requests")
 
 class Observer:
     def __init__(
-        self, settings: Settings, requests: RequestMetrics, spans: Spans | None = None
+        self,
+        settings: Settings,
+        requests: RequestMetrics,
+        spans: Spans | None = None,
+        slow: SlowRequests | None = None,
     ) -> None:
         self._count = requests.observe
         self._slow_seconds = settings.slow_request_ms / 1000
         self._spans = spans
+        self._slow = slow
         self._is_debug = logger.isEnabledFor(logging.DEBUG)
 
     def observe(
@@ -31,9 +37,12 @@ class Observer:
         self._count(route, status, seconds)
         if self._spans is not None and route is not None:
             self._spans.record(route, headers, status, seconds)
+        is_slow = seconds >= self._slow_seconds and not _may_wait(route)
+        if is_slow and self._slow is not None:
+            self._slow.note(route, status, seconds)
         if self._is_debug:
             self._log(logging.DEBUG, "request", route, status, seconds)
-        elif seconds >= self._slow_seconds and not _may_wait(route):
+        elif is_slow:
             self._log(logging.WARNING, "slow request", route, status, seconds)
 
     def _log(self, level: int, text: str, route: Route | None, status: int, seconds: float) -> None:

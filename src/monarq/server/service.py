@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from monarq.broker.broker import Broker
 from monarq.clock import Clock, SystemClock
 from monarq.config import Settings
+from monarq.places import is_postgres, store_address
 from monarq.server.metrics import Metrics
 from monarq.server.sessions import Sessions
+from monarq.server.slow_requests import SlowRequests
+from monarq.server.watch.sampler import Sampler
+from monarq.server.watch.streams import Streams
 
 
 @dataclass(slots=True)
@@ -24,11 +28,21 @@ class Service:
     export_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     """For each piece of an export that is made: others must not wait for many of them."""
     metrics: Metrics = field(init=False)
+    sampler: Sampler = field(init=False)
+    streams: Streams = field(init=False)
+    slow: SlowRequests = field(init=False)
     sessions: Sessions | None = None
     """None where nobody is asked who they are."""
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.broker, self.settings)
+        self.sampler = Sampler(self.broker, self.clock)
+        self.streams = Streams()
+        self.slow = SlowRequests(self.clock)
+
+    @property
+    def is_postgres(self) -> bool:
+        return is_postgres(store_address(self.settings))
 
     def now(self) -> int:
         return self.clock.now()

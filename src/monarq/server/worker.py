@@ -35,6 +35,8 @@ from monarq.server.routes import ROUTES
 from monarq.server.service import Service
 from monarq.server.sessions import Sessions
 from monarq.server.tracing import Spans
+from monarq.server.watch.history import History
+from monarq.server.watch.streams import Streams
 from monarq.store import Store, open_store
 
 logger = logging.getLogger("monarq.serving")
@@ -62,6 +64,7 @@ class Worker:
         self._number = number
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
+        self._streams: Streams | None = None
 
     async def run(self) -> None:
         """Serve until told to stop. Raises `MonarqError` if it cannot begin."""
@@ -119,6 +122,10 @@ class Worker:
                 authenticator, lambda: broker.store, service.clock, time.monotonic
             )
             authenticate = service.sessions.authenticate
+        stack.push_async_callback(service.sampler.close)
+        keeping = asyncio.create_task(History(lambda: broker.store, service.clock).keep())
+        stack.push_async_callback(_cancelled, keeping)
+        self._streams = service.streams
         metrics = service.metrics
         stack.push_async_callback(metrics.close)
         if self._run_dir is not None:
@@ -127,7 +134,7 @@ class Worker:
             service,
             ROUTES,
             authenticate=authenticate,
-            observe=Observer(settings, metrics.requests, self._spans(stack)).observe,
+            observe=Observer(settings, metrics.requests, self._spans(stack), service.slow).observe,
         )
         endpoint = Endpoint(application, Limits.of(settings), counters=metrics.connections)
         stack.callback(endpoint.close)
@@ -174,6 +181,8 @@ class Worker:
         await asyncio.sleep(0)
         for server in servers:
             server.close()
+        if self._streams is not None:
+            self._streams.end()
         endpoint.drain()
         broker.drain()
         emptied = asyncio.create_task(endpoint.emptied())
@@ -209,6 +218,11 @@ class Worker:
             return False
         task.result()
         return True
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def opener(settings: Settings) -> Callable[[], Awaitable[Store]]:

@@ -53,6 +53,10 @@ class Watching(abc.ABC):
         group would that begins at the beginning."""
 
     @abc.abstractmethod
+    async def standings_of(self, partition_id: int) -> dict[str, Standing]:
+        """A partition of an ordered queue as each group sees it, by the group's name."""
+
+    @abc.abstractmethod
     async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
         """Partitions whose next message has failed or run out before, most attempts first."""
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from monarq.model import ERROR_KEY_LENGTH
 from monarq.times import Time
 from monarq.wire.messages import Headers, Payload
 from monarq.wire.paging import PageAnswer, PageQuery
@@ -20,6 +21,14 @@ from monarq.wire.shown import (
 DeadLetterId = Annotated[
     str, Meta(pattern="^[1-9][0-9]{0,17}$", description="a dead letter's `id`")
 ]
+ErrorKey = Annotated[
+    str,
+    Meta(
+        max_length=ERROR_KEY_LENGTH,
+        pattern=r"^[^\x00\n]*$",
+        description="the first line of the error, 200 characters at most",
+    ),
+]
 Ids = Annotated[list[DeadLetterId], Meta(min_length=1, max_length=1000)]
 
 
@@ -30,6 +39,7 @@ class DeadLettersQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     from_: TimeFilter | None = field(default=None, name="from")
     """When it died."""
     to: TimeFilter | None = None
+    error: ErrorKey | None = None
 
 
 class DeadLetterRow(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -65,6 +75,7 @@ class RedriveBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     partition: NameFilter | None = None
     from_: Time | None = field(default=None, name="from")
     to: Time | None = None
+    error: ErrorKey | None = None
     ids: Ids | None = None
     all: bool = False
     to_queue: NameFilter | None = None
@@ -85,6 +96,7 @@ class PurgeQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     partition: NameFilter | None = None
     from_: TimeFilter | None = field(default=None, name="from")
     to: TimeFilter | None = None
+    error: ErrorKey | None = None
     ids: Ids | None = None
     all: bool = False
 

@@ -140,3 +140,18 @@ class Subscribed(Struct, frozen=True, kw_only=True, rename="camel"):
     """Null: from the beginning."""
     queues: list[str]
     """In which it was moved. For a group that is new, empty: it is made by its first pop."""
+
+
+class SeekPreviewAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a seek would do; messages that are not for the group count too."""
+
+    lag: int
+    """Messages that would be before the group."""
+    replayed: int
+    """Messages that would be delivered again."""
+    skipped: int
+    """Messages that would never be delivered."""
+    partitions: int
+    """In which it would move."""
+    leases: int
+    """That would end."""

@@ -59,7 +59,8 @@ async def _send(connection: Connection, answer: StreamingResponse) -> None:
             return
         if is_chunked:
             connection.write(LAST_CHUNK)
-    connection.streamed(keep=keep)
+    # It may have begun before the server was told to drain.
+    connection.streamed(keep=keep and connection.stays_open())
 
 
 def _write(connection: Connection, chunk: bytes, is_chunked: bool) -> None:

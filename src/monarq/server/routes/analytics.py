@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import platform
 import socket
-import threading
-from pathlib import Path
 
 from monarq.broker.measures import CallMeasure, Histogram
 from monarq.clock import SECOND
@@ -16,7 +13,7 @@ from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.paging import collect, paged, walk
 from monarq.server.parameters import time_or_none
-from monarq.server.process_metrics import memory_bytes
+from monarq.server.process_figures import process_figures
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
@@ -33,7 +30,6 @@ from monarq.wire.status import (
     NowQuery,
     OpsAnswer,
     OpsQuery,
-    ProcessFigures,
     QueueOps,
     StoreStatsAnswer,
     SystemMetricsAnswer,
@@ -42,7 +38,6 @@ from monarq.wire.status import (
 
 _DAY = 86_400 * SECOND
 _HOUR = 3_600 * SECOND
-_DESCRIPTORS = Path("/proc/self/fd")
 
 
 # --- queues over time ------------------------------------------------------------------------
@@ -135,27 +130,9 @@ def _check_span(query: NowQuery) -> None:
 
 def system_metrics(service: Service, request: Request) -> Response:
     _check_span(request.query)
-    times = os.times()
-    now = service.now()
-    process = ProcessFigures(
-        hostname=socket.gethostname(),
-        pid=os.getpid(),
-        version=service.version,
-        python=platform.python_version(),
-        started_at=iso(service.started_at),
-        uptime_seconds=max(0.0, (now - service.started_at) / SECOND),
-        cpu_user_seconds=times.user,
-        cpu_system_seconds=times.system,
-        memory_bytes=memory_bytes(),
-        open_files=_open_files(),
-        threads=threading.active_count(),
-        processors=os.cpu_count() or 1,
+    return json_answer(
+        SystemMetricsAnswer(timestamp=iso(service.now()), process=process_figures(service))
     )
-    return json_answer(SystemMetricsAnswer(timestamp=iso(now), process=process))
-
-
-def _open_files() -> int | None:
-    return len(os.listdir(_DESCRIPTORS)) if _DESCRIPTORS.is_dir() else None  # noqa: PTH208
 
 
 def worker_metrics(service: Service, request: Request) -> Response:

@@ -37,6 +37,7 @@ async def list_dead_letters(service: Service, request: Request) -> Response:
         partition=query.partition,
         failed_from=time_or_none(query.from_, "from"),
         failed_to=time_or_none(query.to, "to"),
+        error=query.error,
     )
     page = await collect(
         lambda limit, after: store.list_dead_letters(which, limit=limit, after=after),
@@ -90,6 +91,7 @@ async def redrive(service: Service, request: Request) -> Response:
         partition=body.partition,
         failed_from=None if body.from_ is None else micros_of(body.from_),
         failed_to=None if body.to is None else micros_of(body.to),
+        error=body.error,
         ids=None if body.ids is None else [int(one) for one in body.ids],
     )
     _check_meant(which, body.all)
@@ -105,6 +107,7 @@ async def purge(service: Service, request: Request) -> Response:
         partition=query.partition,
         failed_from=time_or_none(query.from_, "from"),
         failed_to=time_or_none(query.to, "to"),
+        error=query.error,
         ids=None if query.ids is None else [int(one) for one in query.ids],
     )
     _check_meant(which, query.all)
@@ -115,7 +118,7 @@ def _check_meant(which: DeadLetterFilter, everything: bool) -> None:
     """A filter that was forgotten must not mean all dead letters of all queues."""
     if (which == DeadLetterFilter()) is not everything:
         raise InvalidRequestError(
-            "say which dead letters: queue, consumerGroup, partition, from, to or ids; "
+            "say which dead letters: queue, consumerGroup, partition, from, to, error or ids; "
             "or all=true for all of them, without a filter"
         )
 

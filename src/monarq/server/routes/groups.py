@@ -182,14 +182,14 @@ async def seek_partition(service: Service, request: Request) -> Response:
 
 async def _seek(service: Service, request: Request, partition: str | None) -> Response:
     group, queue = path_name(request, "group"), path_name(request, "queue")
-    wanted = _seek_request(request.body, group, queue, partition)
+    wanted = seek_request(request.body, group, queue, partition)
     lag = await service.broker.store.seek(wanted)
     return json_answer(
         Sought(success=True, consumer_group=group, queue_name=queue, partition=partition, lag=lag)
     )
 
 
-def _seek_request(body: SeekBody, group: str, queue: str, partition: str | None) -> Seek:
+def seek_request(body: SeekBody, group: str, queue: str, partition: str | None) -> Seek:
     targets: list[dict[str, Any]] = []
     if body.to is not None:
         targets.append({"to": body.to})

@@ -26,7 +26,7 @@ async def list_items(service: Service, request: Request) -> Response:
             raise InvalidRequestError("give after or pivot, not both: they are the same")
         query = structs.replace(query, after=query.pivot)
     page = await _page(service.broker.store, query)
-    rows = [ItemRow(**_fields(item)) for item in page.rows]
+    rows = [ItemRow(**item_fields(item)) for item in page.rows]
     return json_answer(ItemsAnswer(items=rows, **paged(query, page)))
 
 
@@ -73,10 +73,10 @@ async def retry_item(service: Service, request: Request) -> Response:
 
 async def _described(store: Store, item: Item) -> Response:
     history = [_attempt_row(one) for one in await store.item_attempts(item.id)]
-    return json_answer(ItemDetail(**_fields(item), history=history))
+    return json_answer(ItemDetail(**item_fields(item), history=history))
 
 
-def _fields(item: Item) -> dict[str, Any]:
+def item_fields(item: Item) -> dict[str, Any]:
     """Of an `ItemRow`."""
     return {
         "id": item.id,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from monarq.errors import InvalidRequestError, UnauthorizedError
-from monarq.places import is_postgres, store_address
 from monarq.server.exchange import JSON, Principal, Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.same_origin import check_origin, check_token
@@ -90,16 +87,12 @@ def _known(service: Service, principal: Principal, session: Session | None) -> S
         csrf_token=session.csrf_token if session is not None else None,
         expires_at=iso(session.until) if session is not None else None,
         version=service.version,
-        store=store_kind(service),
+        store="postgresql" if service.is_postgres else "sqlite",
     )
 
 
 def _name(role: Role) -> RoleName:
     return role.value
-
-
-def store_kind(service: Service) -> Literal["sqlite", "postgresql"]:
-    return "postgresql" if is_postgres(store_address(service.settings)) else "sqlite"
 
 
 _PATH = "/api/v1/session"

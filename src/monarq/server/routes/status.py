@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from monarq.health import BufferHealth, Health, State
+from monarq.health import Health, State
 from monarq.model import Queue, QueueStats
 from monarq.server.answers import json_answer
+from monarq.server.buffer_rows import buffer_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import message_rows
 from monarq.server.paging import collect, paged
@@ -14,7 +15,7 @@ from monarq.server.routes.groups import group_row
 from monarq.server.routes.queues import named_like, partition_row, queue_row
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.times import iso, iso_or_none
+from monarq.times import iso
 from monarq.wire.messages import MessagesAnswer, QueueMessagesQuery
 from monarq.wire.queues import QueuesQuery
 from monarq.wire.status import (
@@ -72,32 +73,6 @@ async def status(service: Service, request: Request) -> Response:
             waiting=found.waiting,
             peers=found.peers,
         )
-    )
-
-
-def buffer_answer(buffer: BufferHealth | None) -> BufferAnswer:
-    if buffer is None:
-        return BufferAnswer(
-            enabled=False,
-            healthy=True,
-            route="direct",
-            bytes=0,
-            records=0,
-            files=0,
-            oldest=None,
-            set_aside=[],
-        )
-    return BufferAnswer(
-        enabled=True,
-        healthy=not (buffer.set_aside or buffer.others or buffer.failing),
-        route=buffer.route,
-        bytes=buffer.bytes,
-        records=buffer.records,
-        files=buffer.files,
-        oldest=iso_or_none(buffer.oldest),
-        set_aside=buffer.set_aside,
-        others=buffer.others,
-        failing=buffer.failing,
     )
 
 

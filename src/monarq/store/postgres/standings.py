@@ -29,6 +29,13 @@ _STANDINGS = f"""{_COLUMNS}
         on u.partition_id = p.id and u.group_id = c.group_id and u.seq = c.position + 1
     order by p.id
 """
+_OF_PARTITION = f"""{_COLUMNS}, g.name as group_name
+    from monarq.cursors c join monarq.partitions p on p.id = c.partition_id
+    join monarq.groups g on g.id = c.group_id
+    left join monarq.unresolved u
+        on u.partition_id = p.id and u.group_id = c.group_id and u.seq = c.position + 1
+    where c.partition_id = $1 order by g.name
+"""
 _FAILING = f"""{_COLUMNS}
     from monarq.cursors c
     join monarq.unresolved u
@@ -77,6 +84,11 @@ async def list_standings(
     rows = await database.fetch(_STANDINGS, queue_id, group_id, place(after, int) or 0, limit)
     standings = [_standing(row) for row in rows]
     return Page(standings, token(standings[-1].partition_id) if len(standings) == limit else None)
+
+
+async def standings_of(database: Database, partition_id: int) -> dict[str, Standing]:
+    rows = await database.fetch(_OF_PARTITION, partition_id)
+    return {row["group_name"]: _standing(row) for row in rows}
 
 
 async def list_failing(

@@ -78,6 +78,10 @@ class WatchingCalls(Watching):
             self._database, self._catalog, queue, group, limit, after
         )
 
+    async def standings_of(self, partition_id: int) -> dict[str, Standing]:
+        check_int(partition_id, "partitionId", 1, 2**62)
+        return await standings.standings_of(self._database, partition_id)
+
     async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
         return await standings.list_failing(self._database, self._catalog, queue, group, limit)
 

@@ -32,6 +32,13 @@ from partitions p left join cursors c on c.partition_id = p.id and c.group_id = 
         on u.partition_id = p.id and u.group_id = c.group_id and u.seq = c.position + 1
 where p.queue_id = :queue and p.id > :last order by p.id limit :limit
 """
+_OF_PARTITION = f"""{_COLUMNS}, g.name
+from cursors c cross join partitions p on p.id = c.partition_id
+    cross join groups g on g.id = c.group_id
+    left join unresolved u
+        on u.partition_id = p.id and u.group_id = c.group_id and u.seq = c.position + 1
+where c.partition_id = ? order by g.name
+"""
 _FAILING = f"""{_COLUMNS}
 from cursors c cross join unresolved u
     on u.partition_id = c.partition_id and u.group_id = c.group_id and u.seq = c.position + 1
@@ -78,6 +85,11 @@ def list_standings(
     )
     standings = [_standing(row) for row in rows]
     return paging.page(standings, limit, "standings", lambda row: row.partition_id)
+
+
+def standings_of(session: Session, partition_id: int) -> dict[str, Standing]:
+    rows = session.db.execute(_OF_PARTITION, (partition_id,)).fetchall()
+    return {row[-1]: _standing(row[:-1]) for row in rows}
 
 
 def list_failing(session: Session, queue: str, group: str, limit: int) -> list[Standing]:

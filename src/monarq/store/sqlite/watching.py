@@ -71,6 +71,10 @@ class WatchingCalls(Calls):
             lambda session: standings.list_standings(session, queue, group, limit, after)
         )
 
+    async def standings_of(self, partition_id: int) -> dict[str, Standing]:
+        validation.check_int(partition_id, "partitionId", 1, 2**62)
+        return await self._read(lambda session: standings.standings_of(session, partition_id))
+
     async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
         validation.check_limit(limit)
         return await self._read(

@@ -1,0 +1,274 @@
+"""Queues and their partitions as the dashboard shows them: searched, sorted and paged here, from
+counters that were read for all who look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from monarq.model import QueueFlow, QueueKind
+from monarq.server.answers import json_answer
+from monarq.server.exchange import Request, Response
+from monarq.server.paging import walk
+from monarq.server.parameters import path_name
+from monarq.server.routing import Route
+from monarq.server.service import Service
+from monarq.server.watch.partitions import (
+    Heat,
+    check_ordered,
+    furthest_behind,
+    line_of,
+    read_standings,
+    sort_key,
+)
+from monarq.server.watch.snapshot import View
+from monarq.server.watch.wording import plural
+from monarq.store.contract import Store
+from monarq.times import iso
+from monarq.wire.watching import (
+    ClearLoss,
+    DeleteLoss,
+    HeatAnswer,
+    HeatQuery,
+    LossesAnswer,
+    PartitionLinesAnswer,
+    PartitionLinesQuery,
+    QueueLinesAnswer,
+    QueueLinesQuery,
+    QueueSightAnswer,
+)
+
+
+async def list_queues(service: Service, request: Request) -> Response:
+    query: QueueLinesQuery = request.query
+    view = (await service.sampler.current()).view
+    wanted = query.search.casefold() if query.search is not None else ""
+    found = [
+        flow
+        for flow in view.now.queues.values()
+        if wanted in flow.queue.casefold()
+        and query.kind in (None, flow.kind)
+        and query.namespace in (None, flow.namespace)
+        and query.paused in (None, flow.paused)
+    ]
+    found.sort(key=lambda flow: flow.queue)
+    key = _key(view, query.sort)
+    if key is not None:
+        # Equal ones stay in the order of their names, whichever way round.
+        found.sort(key=key, reverse=query.order == "desc")
+    elif query.order == "desc":
+        found.reverse()
+    page = found[query.offset : query.offset + query.limit]
+    return json_answer(
+        QueueLinesAnswer(
+            queues=[view.queue_line(flow) for flow in page],
+            total=len(found),
+            limit=query.limit,
+            offset=query.offset,
+            at=iso(view.now.at),
+        )
+    )
+
+
+def _key(view: View, sort: str) -> Callable[[QueueFlow], float] | None:
+    """None for the name."""
+    keys: dict[str, Callable[[QueueFlow], float]] = {
+        "pending": view.pending,
+        "lagSeconds": lambda flow: view.lag_seconds(view.slowest(flow.queue)),
+        "in": lambda flow: view.queue_rates(flow)[0],
+        "out": lambda flow: view.queue_rates(flow)[1],
+        "deadLetters": lambda flow: flow.dead_letters,
+        "stored": lambda flow: flow.stored,
+        "partitions": lambda flow: flow.partitions,
+        "failed": lambda flow: flow.failed,
+    }
+    return keys.get(sort)
+
+
+async def get_queue(service: Service, request: Request) -> Response:
+    name = path_name(request, "queue")
+    store = service.broker.store
+    queue = await store.get_queue(name)
+    view = await _view_of(service, name)
+    groups = sorted(view.now.groups.get(name, {}).values(), key=lambda group: group.group)
+    return json_answer(
+        QueueSightAnswer(
+            line=view.queue_line(view.now.queues[name]),
+            created_at=iso(queue.created_at),
+            options=queue.options,
+            groups=[view.group_line(group) for group in groups],
+            dead_queue_of=await _dead_queue_of(store, name),
+            at=iso(view.now.at),
+        )
+    )
+
+
+async def _view_of(service: Service, name: str) -> View:
+    """A view that has the queue, also if it was made just now."""
+    view = (await service.sampler.current()).view
+    if name not in view.now.queues:
+        view = (await service.sampler.current(at_most=0.0)).view
+    return view
+
+
+async def _dead_queue_of(store: Store, name: str) -> list[str]:
+    return [
+        queue.name
+        async for queue in walk(lambda limit, after: store.list_queues(limit=limit, after=after))
+        if queue.options.dead_queue == name
+    ]
+
+
+async def get_losses(service: Service, request: Request) -> Response:
+    name = path_name(request, "queue")
+    store = service.broker.store
+    await store.get_queue(name)
+    [flow] = (await store.queue_flows(queue=name)).rows
+    groups = (await store.group_flows(queue=name, limit=1000)).rows
+    blocked_by = await _dead_queue_of(store, name)
+    is_work = flow.kind is QueueKind.WORK
+    what = "item" if is_work else "message"
+    # What is dead of a work queue stays with its dead letter.
+    kept = flow.stored - flow.dead_items if is_work else flow.stored
+    clear = [f"{plural(kept, what)} will be removed, done or not."]
+    delete = [f"{plural(flow.stored, what)} and the queue itself will be removed."]
+    if is_work and flow.leased:
+        clear.append(f"{plural(flow.leased, 'item')} of them are being worked on.")
+    if groups and kept:
+        clear.append(f"{plural(len(groups), 'group')} will be at the end.")
+    if groups:
+        delete.append(f"{plural(len(groups), 'group')} will lose their place.")
+    if flow.dead_letters:
+        clear.append(f"{plural(flow.dead_letters, 'dead letter')} will stay.")
+        delete.append(f"{plural(flow.dead_letters, 'dead letter')} will be lost.")
+    if blocked_by:
+        names = ", ".join(f"`{one}`" for one in blocked_by[:10])
+        delete.append(f"It cannot be deleted: it is the dead queue of {names}.")
+    return json_answer(
+        LossesAnswer(
+            queue=name,
+            clear=ClearLoss(messages=kept, leased=flow.leased, text=clear),
+            delete=DeleteLoss(
+                messages=flow.stored,
+                dead_letters=flow.dead_letters,
+                groups=len(groups),
+                partitions=flow.partitions,
+                text=delete,
+                blocked_by=blocked_by,
+            ),
+        )
+    )
+
+
+# --- partitions ------------------------------------------------------------------------------
+
+
+async def list_partitions(service: Service, request: Request) -> Response:
+    query: PartitionLinesQuery = request.query
+    name = path_name(request, "queue")
+    store = service.broker.store
+    await check_ordered(store, name)
+    group = query.group
+    if group is None:
+        group = furthest_behind(await _view_of(service, name), name)
+    now = service.now()
+    standings, truncated = await read_standings(store, name, group)
+    wanted = query.search.casefold() if query.search is not None else ""
+    found = [one for one in standings if wanted in one.partition.casefold()]
+    if query.sort != "id" or query.order == "desc":
+        found.sort(key=sort_key(query.sort, now), reverse=query.order == "desc")
+    page = found[query.offset : query.offset + query.limit]
+    return json_answer(
+        PartitionLinesAnswer(
+            queue=name,
+            group=group,
+            partitions=[line_of(one, now) for one in page],
+            total=len(found),
+            limit=query.limit,
+            offset=query.offset,
+            truncated=truncated,
+            at=iso(now),
+        )
+    )
+
+
+async def get_heat(service: Service, request: Request) -> Response:
+    query: HeatQuery = request.query
+    name = path_name(request, "queue")
+    store = service.broker.store
+    await check_ordered(store, name)
+    group = query.group
+    if group is None:
+        group = furthest_behind(await _view_of(service, name), name)
+    now = service.now()
+    standings, truncated = await read_standings(store, name, group)
+    heat = Heat(standings, query.by, query.cells, now)
+    return json_answer(
+        HeatAnswer(
+            queue=name,
+            group=group,
+            by=query.by,
+            partitions=len(standings),
+            per_cell=heat.per_cell,
+            max=heat.max,
+            values=heat.values,
+            states=heat.states,
+            first_ids=heat.first_ids,
+            names=heat.names,
+            truncated=truncated,
+            at=iso(now),
+        )
+    )
+
+
+_QUEUES = "/api/v1/dashboard/queues"
+_QUEUE = f"{_QUEUES}/{{queue}}"
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=_QUEUES,
+        handler=list_queues,
+        summary="Queues, searched, sorted and paged, with their rates",
+        tag="dashboard",
+        query=QueueLinesQuery,
+        answer=QueueLinesAnswer,
+    ),
+    Route(
+        method="GET",
+        path=_QUEUE,
+        handler=get_queue,
+        summary="A queue with its options, rates and groups",
+        tag="dashboard",
+        answer=QueueSightAnswer,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{_QUEUE}/losses",
+        handler=get_losses,
+        summary="What clearing or deleting a queue would lose",
+        tag="dashboard",
+        answer=LossesAnswer,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{_QUEUE}/partitions",
+        handler=list_partitions,
+        summary="The partitions of a queue as a group sees them",
+        tag="dashboard",
+        query=PartitionLinesQuery,
+        answer=PartitionLinesAnswer,
+        errors=(404, 409),
+    ),
+    Route(
+        method="GET",
+        path=f"{_QUEUE}/heat",
+        handler=get_heat,
+        summary="Very many partitions as a heat map",
+        tag="dashboard",
+        query=HeatQuery,
+        answer=HeatAnswer,
+        errors=(404, 409),
+    ),
+)

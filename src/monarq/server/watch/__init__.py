@@ -1,0 +1,1 @@
+"""What the dashboard is fed with: figures of the store, read by one for all who look."""

@@ -1,0 +1,225 @@
+"""Looks at the store for all who watch, and only while somebody does.
+
+However many pages are open, the store is asked once; and however many queues it has, asking takes
+at most a small part of the time. Whoever asks gets what was seen last, if it is not old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from monarq.broker.broker import Broker
+from monarq.clock import SECOND, Clock
+from monarq.errors import MonarqError
+from monarq.model import Latency, QueueKind
+from monarq.server.watch.attention import Findings
+from monarq.server.watch.snapshot import BEHIND_SECONDS, EMPTY, View, next_view, read_snapshot
+from monarq.server.watch.workers import read_workers
+from monarq.store.contract import Store
+
+logger = logging.getLogger("monarq.watch")
+
+INTERVAL_SECONDS = 2.0
+IDLE_INTERVAL_SECONDS = 5.0
+"""Between looks, while nothing changes."""
+FRESH_SECONDS = 0.5
+"""How old what is told may be, while nobody watches."""
+MOST_OF_TIME = 0.05
+"""The part of the time that looking may take."""
+RATE_WINDOW = 6 * SECOND
+LATENCY_WINDOW = 300 * SECOND
+_FIRST_LOOK_SECONDS = 0.25
+_FIGURES_SECONDS = 30.0
+_FINDINGS_SECONDS = 5.0
+_MOST_ASKED = 20
+"""Groups and work queues that are asked about one by one, the worst of them."""
+PIPELINE_RUN_KIND = "pipeline-run"
+
+
+@dataclass(slots=True)
+class Sight:
+    """All that is known at a moment."""
+
+    view: View = field(default_factory=lambda: View(EMPTY))
+    findings: Findings = field(default_factory=Findings)
+    latencies: list[Latency] = field(default_factory=list)
+    store_bytes: int | None = None
+    pipeline_mark: tuple[int, int] = (0, 0)
+    """Changes when a run of the pipeline begins or ends."""
+
+
+class Sampler:
+    def __init__(self, broker: Broker, clock: Clock) -> None:
+        self._broker = broker
+        self._clock = clock
+        self.sight = Sight()
+        self.watchers = 0
+        self._task: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._read_at = float("-inf")
+        self._took = 0.0
+        self._findings_at = float("-inf")
+        self._figures_at = float("-inf")
+        self._oldest_transaction = 0.0
+
+    # --- for those who ask -------------------------------------------------------------------
+
+    async def current(self, *, at_most: float = FRESH_SECONDS) -> Sight:
+        """What was seen last, if that was lately; otherwise it is looked at now."""
+        async with self._reading:
+            age = self._now() - self._read_at
+            # With very many queues also those who do not watch wait for what is there.
+            if age > max(at_most, self._took / MOST_OF_TIME):
+                await self._look()
+                if not self.sight.view.before.at and self._took < _FIRST_LOOK_SECONDS:
+                    await asyncio.sleep(_FIRST_LOOK_SECONDS)
+                    await self._look()
+        return self.sight
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """The store is looked at as long as somebody is in here."""
+        self.watchers += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            self.watchers -= 1
+            if not self.watchers and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def next_sight(self, seen: int) -> Sight:
+        """A later one than the version that was seen; for those who are `watching`."""
+        while self.sight.view.version <= seen:
+            await self._changed.wait()
+        return self.sight
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+
+    # --- looking -----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        interval = INTERVAL_SECONDS
+        while True:
+            version = self.sight.view.version
+            try:
+                async with self._reading:
+                    await self._look()
+            except MonarqError as error:
+                logger.debug("nothing to see: %s", error)
+                self._see_nothing()
+            except Exception:
+                logger.exception("looking at the store failed")
+            view = self.sight.view
+            if view.version == version or view.changed_queues or view.changed_groups:
+                interval = INTERVAL_SECONDS
+            else:
+                interval = min(interval * 1.5, IDLE_INTERVAL_SECONDS)
+            await asyncio.sleep(max(interval, self._took / MOST_OF_TIME))
+
+    async def _look(self) -> None:
+        begin = self._now()
+        store = self._broker.store
+        now = await read_snapshot(store, self._clock.now)
+        view = next_view(self.sight.view, now, RATE_WINDOW)
+        sight = dataclasses.replace(self.sight, view=view)
+        if begin - self._findings_at >= _FINDINGS_SECONDS:
+            sight.findings = await self._find(store, view)
+            sight.latencies = await store.latencies(now.at - LATENCY_WINDOW, now.at, samples=300)
+            sight.findings.failed_runs, sight.pipeline_mark = await _runs(store)
+            self._findings_at = begin
+        if begin - self._figures_at >= _FIGURES_SECONDS:
+            figures = await store.health_figures()
+            sight.store_bytes = int(figures["databaseBytes"])
+            self._oldest_transaction = float(figures.get("oldestTransactionSeconds", 0.0))
+            self._figures_at = begin
+        sight.findings.oldest_transaction_seconds = self._oldest_transaction
+        self.sight = sight
+        self._read_at = self._now()
+        self._took = self._read_at - begin
+        self._tell()
+
+    def _see_nothing(self) -> None:
+        """The store is down, which is something to tell."""
+        last = self.sight.view
+        view = View(last.now, last.before, last.version + 1)
+        self.sight = dataclasses.replace(self.sight, view=view)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _find(self, store: Store, view: View) -> Findings:
+        findings = Findings()
+        findings.workers = await read_workers(store, view.now.at)
+        suspects = [
+            group
+            for named in view.now.groups.values()
+            for group in named.values()
+            if group.lag
+            and group.failed
+            and (view.lag_seconds(group) > BEHIND_SECONDS / 4 or view.group_rates(group)[1])
+        ]
+        suspects.sort(key=lambda group: (group.oldest_at or 0, -group.lag))
+        for group in suspects[:_MOST_ASKED]:
+            with contextlib.suppress(MonarqError):
+                failing = await store.list_failing(group.queue, group.group, limit=1)
+                if failing and failing[0].attempts > 1:
+                    findings.failing[group.queue, group.group] = failing[0]
+        waiting = [
+            flow
+            for flow in view.now.queues.values()
+            if flow.kind is QueueKind.WORK and flow.ready and not flow.leased and not flow.paused
+        ]
+        waiting.sort(key=lambda flow: -flow.ready)
+        for flow in waiting[:_MOST_ASKED]:
+            with contextlib.suppress(MonarqError):
+                for item in await store.next_items(flow.queue, limit=1):
+                    waited = (view.now.at - item.created_at) / SECOND
+                    findings.waiting_jobs[flow.queue] = max(0.0, waited)
+        return findings
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class _Run(msgspec.Struct, rename="camel"):
+    pipeline: str = ""
+    outcome: str = ""
+    error: str | None = None
+    ended: Any = None
+
+
+_decode_run = msgspec.json.Decoder(_Run).decode
+
+
+async def _runs(store: Store) -> tuple[list[tuple[str, str, str]], tuple[int, int]]:
+    """Pipelines whose latest run failed, and a mark that changes with any run."""
+    records = (await store.list_records(PIPELINE_RUN_KIND, limit=1000)).rows
+    latest: dict[str, _Run] = {}
+    for record in records:
+        with contextlib.suppress(msgspec.MsgspecError):
+            run = _decode_run(record.value)
+            latest[run.pipeline] = run
+    failed = [
+        (run.pipeline, run.error or "", str(run.ended or ""))
+        for run in latest.values()
+        if run.outcome == "failed"
+    ]
+    return failed, (len(records), max((record.updated_at for record in records), default=0))

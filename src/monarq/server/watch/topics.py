@@ -1,0 +1,201 @@
+"""What a page can watch: each topic tells all of it first, and then what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import msgspec
+
+from monarq.errors import NotFoundError
+from monarq.model import ItemState
+from monarq.server.service import Service
+from monarq.server.watch.overview import overview
+from monarq.server.watch.sampler import Sight
+from monarq.server.watch.streams import Told
+from monarq.store.contract import Store
+from monarq.times import iso
+from monarq.wire.dashboard import OverviewSight
+
+MOST_ROWS = 500
+_OUTPUT_SECONDS = 1.0
+_MOST_OUTPUT = 256 << 10
+
+_encode = msgspec.json.Encoder().encode
+
+
+def overview_of(service: Service, sight: Sight) -> OverviewSight:
+    return overview(
+        sight,
+        service.broker.health(),
+        now=service.now(),
+        version=service.version,
+        is_postgres=service.is_postgres,
+    )
+
+
+async def watch_overview(service: Service) -> Told:
+    told: dict[str, bytes] = {}
+    async for sight in _sights(service):
+        fields = msgspec.structs.asdict(overview_of(service, sight))
+        changed: dict[str, Any] = {}
+        for name, value in fields.items():
+            seen = _encode(_without_time(name, value))
+            if name != "at" and told.get(name) != seen:
+                told[name] = seen
+                changed[name] = value
+        if changed:
+            yield "overview", {"at": fields["at"], **changed}
+
+
+def _without_time(name: str, value: Any) -> Any:
+    """What passes by itself is no change."""
+    if name == "health":
+        return msgspec.structs.replace(value, uptime_seconds=0.0)
+    return value
+
+
+async def watch_queues(service: Service) -> Told:
+    seen = -1
+    async for sight in _sights(service):
+        view = sight.view
+        is_next = view.version == seen + 1
+        names = view.changed_queues if is_next else set()
+        first = seen < 0
+        seen = view.version
+        if first or not is_next or names:
+            queues = view.now.queues
+            shown = sorted(name for name in names if name in queues)[:MOST_ROWS]
+            yield (
+                "queues",
+                {
+                    "at": iso(view.now.at),
+                    "changed": [view.queue_line(queues[name]) for name in shown],
+                    "gone": sorted(names - queues.keys())[:MOST_ROWS],
+                    "total": len(queues),
+                    "more": (not first and not is_next) or len(names) > MOST_ROWS,
+                },
+            )
+
+
+async def watch_groups(service: Service) -> Told:
+    seen = -1
+    async for sight in _sights(service):
+        view = sight.view
+        is_next = view.version == seen + 1
+        places = view.changed_groups if is_next else set()
+        first = seen < 0
+        seen = view.version
+        if first or not is_next or places:
+            groups = view.now.groups
+            there = sorted(place for place in places if place[1] in groups.get(place[0], {}))
+            gone = sorted(place for place in places if place[1] not in groups.get(place[0], {}))
+            yield (
+                "groups",
+                {
+                    "at": iso(view.now.at),
+                    "changed": [
+                        view.group_line(groups[queue][name]) for queue, name in there[:MOST_ROWS]
+                    ],
+                    "gone": [{"queue": queue, "name": name} for queue, name in gone[:MOST_ROWS]],
+                    "total": view.now.group_count(),
+                    "more": (not first and not is_next) or len(places) > MOST_ROWS,
+                },
+            )
+
+
+async def watch_queue(service: Service, queue: str) -> Told:
+    told = b""
+    async for sight in _sights(service):
+        view = sight.view
+        flow = view.now.queues.get(queue)
+        if flow is None:
+            if told != b"gone":
+                told = b"gone"
+                yield "queue", {"gone": True}
+            continue
+        groups = [view.group_line(group) for group in view.now.groups.get(queue, {}).values()]
+        groups.sort(key=lambda line: line.name)
+        shown = {"line": view.queue_line(flow), "groups": groups[:MOST_ROWS]}
+        seen = _encode(shown)
+        if seen != told:
+            told = seen
+            yield "queue", {"at": iso(view.now.at), **shown}
+
+
+async def watch_workers(service: Service) -> Told:
+    told = b""
+    async for sight in _sights(service):
+        workers = sight.findings.workers
+        seen = _encode(
+            [msgspec.structs.replace(line, heartbeat_at="", silent_seconds=0.0) for line in workers]
+        )
+        if seen != told:
+            told = seen
+            yield "workers", {"at": iso(sight.view.now.at), "workers": workers}
+
+
+async def watch_pipeline(service: Service) -> Told:
+    told: tuple[int, int] | None = None
+    async for sight in _sights(service):
+        if sight.pipeline_mark != told:
+            told = sight.pipeline_mark
+            yield "pipeline", {}
+
+
+async def _sights(service: Service) -> Any:
+    """Each new one, as long as somebody takes them."""
+    sampler = service.sampler
+    async with sampler.watching():
+        seen = -1
+        while True:
+            sight = await sampler.next_sight(seen)
+            seen = sight.view.version
+            yield sight
+
+
+# --- the output of a job -----------------------------------------------------------------------
+
+
+async def watch_item(service: Service, item_id: str) -> Told:
+    """What a job prints, as it prints it. The loop is slow enough to cost nothing; it ends with
+    the job."""
+    store: Store = service.broker.store
+    attempt, start = 0, 0
+    told: tuple[Any, ...] = ()
+    while True:
+        try:
+            item = await store.get_item(item_id)
+        except NotFoundError:
+            yield "item", {"gone": True}
+            return
+        is_new = item.attempts != attempt
+        if is_new:
+            attempt, start = item.attempts, 0
+        part = None
+        if attempt:
+            part = await store.read_output(item_id, attempt, start=start, max_bytes=_MOST_OUTPUT)
+        data = part.data if part is not None else b""
+        start = part.next if part is not None else 0
+        state = (item.state, item.attempts, item.error, item.consumer)
+        if data or is_new or state != told:
+            told = state
+            yield (
+                "item",
+                {
+                    "state": item.state,
+                    "attempt": attempt,
+                    "attempts": item.attempts,
+                    "error": item.error,
+                    "consumer": item.consumer,
+                    "output": base64.b64encode(data).decode(),
+                    "next": start,
+                    "reset": is_new,
+                },
+            )
+        if len(data) >= _MOST_OUTPUT:
+            continue
+        if item.state in (ItemState.DONE, ItemState.DEAD, ItemState.CANCELLED):
+            return
+        await asyncio.sleep(_OUTPUT_SECONDS)
