@@ -51,7 +51,7 @@ def run(
     """
     check_spark_is_installed()
     from monarq.spark.failures import spark_failures
-    from monarq.spark.pipelines.user.definition import read_pipeline
+    from monarq.spark.pipelines.user.reading import read_pipeline
 
     pipeline = read_pipeline(file)
     if once and not pipeline.is_stream:
