@@ -29,7 +29,7 @@ class Place:
         """For the data source."""
         if self.schema != _SCHEMA:
             raise InvalidRequestError(
-                f"the data source reaches a store with the schema {_SCHEMA!r} only; give --url instead"
+                f"the data source knows no other schema than {_SCHEMA!r}; give --url instead"
             )
         seals = None if self.encryption_key is None else self.encryption_key.partition(",")[0]
         named = {"url": self.url, "token": self.token, "encryptionKey": seals}
