@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from http.client import responses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import msgspec
 
 from monarq.errors import (
@@ -19,6 +18,9 @@ from monarq.errors import (
     TransactionFailedError,
     UnauthorizedError,
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 #: For answers without a code that we know, as from a proxy.
 _BY_STATUS: dict[int, type[MonarqError]] = {

@@ -25,6 +25,7 @@ _CONFIGURING = 0x6D6F6E61727122
 _OPTIONS = QueueOptions.__struct_fields__
 _TIMED = {
     "retention_enabled",
+    "retain_until_archived",
     "retention_seconds",
     "completed_retention_seconds",
     "max_wait_time_seconds",
