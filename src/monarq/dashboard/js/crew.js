@@ -4,7 +4,7 @@ import { path, post } from "./api.js";
 import { confirm, notice } from "./dialog.js";
 import { h } from "./dom.js";
 import { clipped, count, duration, parse, plural } from "./format.js";
-import { button, empty, moment, name, now, panel, queueLink, state, when } from "./parts.js";
+import { button, empty, moment, name, now, panel, queueLink, state, when, wide } from "./parts.js";
 import { link } from "./router.js";
 
 /** Workers with what they run and when they were last heard of. */
@@ -110,9 +110,8 @@ export function schedulesView(crew) {
   return panel(
     "Schedules",
     {},
-    h(
-      "div.plain-scroll",
-      null,
+    wide(
+      "Schedules",
       h(
         "table.plain",
         null,

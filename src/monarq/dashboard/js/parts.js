@@ -146,8 +146,8 @@ export function panel(title, { actions, note, id } = {}, ...children) {
   );
 }
 
-/** What to do where there is nothing to see. `command`: what to run, if anything. */
-export function empty(title, text, command) {
+/** What to do where there is nothing to see. `commands`: what to run, if anything. */
+export function empty(title, text, ...commands) {
   return h(
     "div.empty",
     null,
@@ -159,7 +159,7 @@ export function empty(title, text, command) {
     ),
     h("p.empty-title", null, title),
     text && h("p.soft", null, text),
-    command && commandLine(command),
+    commands.filter(Boolean).map(commandLine),
   );
 }
 
@@ -269,6 +269,11 @@ export function select(label, options, value, onchange) {
       options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
     ),
   );
+}
+
+/** Room for a plain table that is wider than the page. */
+export function wide(label, ...children) {
+  return h("div.plain-scroll", { tabindex: "0", role: "group", "aria-label": label }, children);
 }
 
 /** Term and description, side by side. Those without a value are left out. */

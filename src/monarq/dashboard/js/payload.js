@@ -164,7 +164,7 @@ function makePayload(element) {
     if (props.label !== label) {
       label = props.label;
       text.setAttribute("aria-label", label);
-      text.setAttribute("role", "region");
+      text.setAttribute("role", "group");
       box.setAttribute("aria-label", `Search in: ${label}`);
     }
     if (next === shown) return;

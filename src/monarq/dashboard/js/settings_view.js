@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { plural } from "./format.js";
-import { empty, panel, search } from "./parts.js";
+import { empty, panel, search, sentence, wide } from "./parts.js";
 
 const told = (value) =>
   value === null || value === ""
@@ -53,11 +53,10 @@ export function settingsView(ctx) {
         panel(
           title,
           {},
-          h(
-            "div.plain-scroll",
-            null,
+          wide(
+            title,
             h(
-              "table.plain",
+              "table.plain.settings",
               null,
               h(
                 "thead",
@@ -91,7 +90,7 @@ export function settingsView(ctx) {
                           : h("b.warn", null, told(one.value)),
                     ),
                     h("td.mono.small.faint.hide-1", null, one.secret ? "" : told(one.default)),
-                    h("td.small.soft.hide-1", null, one.description),
+                    h("td.small.soft.hide-1", null, sentence(one.description)),
                   ),
                 ),
               ),

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { count, duration } from "./format.js";
-import { facts, panel, size, when } from "./parts.js";
+import { facts, panel, size, when, wide } from "./parts.js";
 
 const BYTES = /(bytes|size)$/i;
 const UNIT = /(_bytes|Bytes|_seconds|Seconds)$/;
@@ -38,9 +38,8 @@ function sub(title, value) {
     "div.stack",
     { key: title },
     h("h3", null, title),
-    h(
-      "div.plain-scroll",
-      { tabindex: "0", role: "region", "aria-label": title },
+    wide(
+      title,
       h(
         "table.plain",
         null,
@@ -90,7 +89,7 @@ function shown(key, value) {
     return typeof value === "object"
       ? JSON.stringify(value)
       : h("span.name", { dir: "auto" }, value);
-  if (BYTES.test(key) && !/page/i.test(key)) return size(value);
+  if (BYTES.test(key)) return size(value);
   if (SECONDS.test(key) && !/xmin|xid/i.test(key)) return duration(value);
   return Number.isInteger(value) ? count(value) : String(Math.round(value * 1000) / 1000);
 }
@@ -98,14 +97,6 @@ function shown(key, value) {
 const numeric = (rows, key) =>
   rows.every((row) => typeof row[key] === "number" || row[key] === null) &&
   rows.some((row) => typeof row[key] === "number");
-
-export const storeBytes = ({ figures }) =>
-  figures.size_bytes ??
-  figures.sizeBytes ??
-  figures.bytes ??
-  figures.file_bytes ??
-  figures.database_bytes ??
-  null;
 
 /** Steps of whole binary units. */
 export function byteTicks(most, wanted) {

@@ -8,8 +8,8 @@ import { h, fill, island } from "./dom.js";
 const ROW = 36;
 const SPARE = 10;
 
-/** `columns`: [{ key, label, cell(row), num, width, sort, hide }]; `hide` 1 goes on narrow pages, 2 on
-    middling ones. `rows`: an array in which some may be missing; `total`: how many there are.
+/** `columns`: [{ key, label, cell(row), num, width, sort, hide }]; `hide`: 1 goes on a phone,
+    2 on narrow pages, 3 on middling ones. `rows`: an array in which some may be missing; `total`: how many there are.
     `id(row)`: stable. `href(row)`: where a row leads. `sort`: { key, order }, with `onsort(key)`. */
 export function table(key, props) {
   return island("div.table", key, props, makeTable);
@@ -21,7 +21,7 @@ function makeTable(element) {
   const head = h("thead");
   const body = h("tbody");
   const grid = h("table", null, head, body);
-  const scroll = h("div.table-scroll", { role: "region", tabindex: "0" }, grid);
+  const scroll = h("div.table-scroll", { role: "group", tabindex: "0" }, grid);
   element.append(scroll);
 
   const total = () => props.total ?? props.rows.length;

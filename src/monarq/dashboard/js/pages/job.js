@@ -246,7 +246,7 @@ function printed(label, text) {
     "details",
     { open: text.length < 4000 },
     h("summary.small.soft", null, `${label}, ${bytes(new Blob([text]).size)}`),
-    h("pre.terminal", { tabindex: "0", role: "region", "aria-label": label }, text),
+    h("pre.terminal", { tabindex: "0", role: "group", "aria-label": label }, text),
   );
 }
 

@@ -16,6 +16,7 @@ import {
   queueLink,
   state,
   when,
+  wide,
 } from "../parts.js";
 import { payload } from "../payload.js";
 import { go, link } from "../router.js";
@@ -104,9 +105,8 @@ export function open(ctx) {
 
   function states() {
     if (!groups.length) return h("p.soft", null, "No group consumes this queue yet, so it waits.");
-    return h(
-      "div.plain-scroll",
-      null,
+    return wide(
+      "State by group",
       h(
         "table.plain",
         null,

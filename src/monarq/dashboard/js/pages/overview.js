@@ -47,7 +47,12 @@ export function open(ctx) {
 
   return {
     title: "Overview",
-    topics: { overview: () => {} },
+    topics: {
+      queues: (data) => {
+        const fresh = new Map(data.changed.map((one) => [one.name, one]));
+        busiest = busiest.map((one) => fresh.get(one.name) ?? one);
+      },
+    },
     load,
     leave: () => clearInterval(timer),
     render() {
@@ -81,8 +86,9 @@ function welcome() {
     { "aria-label": "First steps" },
     empty(
       "There is no queue yet.",
-      "Push a message and a queue is there. To see everything at work, with groups, failures and jobs, run the demo.",
+      "Push a message and a queue is there, or enqueue a command for a worker to run.",
       "monarq push orders '{\"total\": 12.5}' --partition customer-7",
+      "monarq enqueue 'echo hello'",
     ),
   );
 }
@@ -225,6 +231,11 @@ function attention({ attention: found, totals }, all, showAll) {
   );
 }
 
+function behind(lag) {
+  if (lag.groupsBehind) return `${plural(lag.groupsBehind, "group")} behind`;
+  return lag.messages ? `${short(lag.messages)} to go` : "nobody is behind";
+}
+
 function figures({ rates, lag, latency, totals }) {
   return h(
     "section.stats",
@@ -236,7 +247,7 @@ function figures({ rates, lag, latency, totals }) {
       href: link(["queues"], { sort: "pending" }),
     }),
     stat("Longest lag", duration(lag.seconds), {
-      note: lag.groupsBehind ? `${plural(lag.groupsBehind, "group")} behind` : "nobody is behind",
+      note: behind(lag),
       tone: lag.seconds > 300 ? "warn" : "",
       href: link(["groups"]),
     }),

@@ -15,8 +15,8 @@ import {
   sentence,
   state,
   when,
+  wide,
 } from "../parts.js";
-import { link } from "../router.js";
 
 export function open(ctx) {
   let runs = [];
@@ -57,9 +57,8 @@ export function open(ctx) {
     return panel(
       "Archive",
       { note: ["in ", h("code", null, one.lake), ", ", when(one.at)] },
-      h(
-        "div.plain-scroll",
-        null,
+      wide(
+        "Archived queues",
         h(
           "table.plain",
           null,
@@ -174,9 +173,8 @@ export function open(ctx) {
     return panel(
       "Runs",
       { note: plural(runs.length, "run") },
-      h(
-        "div.plain-scroll",
-        null,
+      wide(
+        "Runs",
         h(
           "table.plain",
           null,
@@ -241,17 +239,7 @@ export function open(ctx) {
         "No pipeline has run yet.",
         "Spark pipelines archive everything that passes through into a lake of Parquet files, analyse it and replay it. Start with an archive; then analyse it.",
         "monarq pipeline archive --once",
-      ),
-      h(
-        "div.empty",
-        null,
-        commandLine("monarq pipeline analyse"),
-        h(
-          "p.faint.small",
-          null,
-          "What they did is shown here. ",
-          h("a", { href: link(["system"]) }, "Settings in force"),
-        ),
+        "monarq pipeline analyse",
       ),
     );
   }

@@ -5,10 +5,22 @@ import { timeChart } from "../chart.js";
 import { confirm, notice } from "../dialog.js";
 import { h } from "../dom.js";
 import { bytes, count, duration, percent, plural } from "../format.js";
-import { button, facts, moment, name, panel, size, stat, state, tabs, when } from "../parts.js";
+import {
+  button,
+  facts,
+  moment,
+  name,
+  panel,
+  size,
+  stat,
+  state,
+  tabs,
+  when,
+  wide,
+} from "../parts.js";
 import { link } from "../router.js";
 import { settingsView } from "../settings_view.js";
-import { byteTicks, storeBytes, storePanel, words } from "../store_figures.js";
+import { byteTicks, storePanel, words } from "../store_figures.js";
 
 const RELOAD_MS = 10_000;
 
@@ -68,7 +80,7 @@ export function open(ctx) {
           note: plural(connections.streams, "event stream"),
         }),
         stat("Requests", count(connections.requests)),
-        stat("Store", size(storeBytes(store)), {
+        stat("Store", size(ctx.overview()?.health.store.bytes), {
           note: { sqlite: "SQLite", postgresql: "PostgreSQL" }[store.kind] ?? store.kind,
         }),
       ),
@@ -120,9 +132,8 @@ export function open(ctx) {
     return panel(
       "Calls to the store",
       { note: "of this process, since it was started" },
-      h(
-        "div.plain-scroll",
-        null,
+      wide(
+        "Calls to the store",
         h(
           "table.plain",
           null,
@@ -166,9 +177,8 @@ export function open(ctx) {
       "Slow calls",
       { note: "the slowest requests of this process lately" },
       system.slow.length
-        ? h(
-            "div.plain-scroll",
-            null,
+        ? wide(
+            "Slow calls",
             h(
               "table.plain",
               null,
