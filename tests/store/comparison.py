@@ -187,6 +187,13 @@ class SideBySide:
         self._same_codes(name, item_id, got, expected)
         return expected
 
+    def set_archived(self, queue: str, partition_id: int, seq: int) -> None:
+        self.note("set_archived", queue, partition_id, seq)
+        theirs = {self.ids.store_partition(partition_id): seq}
+        expected = _outcome_of(lambda: self.model.set_archived(queue, partition_id, seq))
+        got = _outcome_of(lambda: self._run(self.store.set_archived(queue, theirs)))
+        self._same_codes("set_archived", (queue, partition_id, seq), got, expected)
+
     def lifecycle(self) -> None:
         self.note("lifecycle")
         self._run(self.store.lifecycle(limit=100_000))

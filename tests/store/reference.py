@@ -260,6 +260,16 @@ class Reference(LifecycleRules):
                 self.place(partition, cursor)
         return gone
 
+    def set_archived(self, name: str, partition_id: int, seq: int) -> None:
+        queue = self.queue(name)
+        if queue.is_work:
+            raise ConflictError(f"{name!r} is a work queue")
+        for partition in queue.partitions.values():
+            if partition.id == partition_id:
+                if seq > partition.last_seq:
+                    raise InvalidRequestError(f"{partition.name!r} has no {seq} yet")
+                partition.archived_seq = max(partition.archived_seq, seq)
+
     def set_paused(self, name: str, paused: bool) -> QueueState:
         queue = self.queue(name)
         queue.paused = paused

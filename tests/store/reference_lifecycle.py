@@ -59,6 +59,9 @@ class LifecycleRules(Inspection):
             )
             if not (0 < keep <= age or (is_consumed and 0 < keep_done <= age)):
                 break
+            is_archived = together[-1].seq <= partition.archived_seq
+            if queue.options.retain_until_archived and not is_archived:
+                break
             outlived += together
         return outlived if queue.options.retention_enabled else []
 

@@ -84,6 +84,7 @@ class Partition:
     numbered them in another order."""
     last_seq: int = 0
     last_push_at: int = 0
+    archived_seq: int = 0
     messages: list[KeptMessage] = field(default_factory=list)
     cursors: dict[str, CursorState] = field(default_factory=dict)
 

@@ -57,6 +57,7 @@ _ordered_options: dict[str, list[Any]] = {
     "retentionSeconds": [0, 60.0],
     "completedRetentionSeconds": [0, 5.0, 20.0],
     "retentionEnabled": [True, True, False],
+    "retainUntilArchived": [False, False, True],
 }
 _work_options: dict[str, list[Any]] = {
     "leaseTime": [5.0, 10.0],

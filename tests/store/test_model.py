@@ -57,7 +57,7 @@ ACTIONS = (
     *("ack", "ack_every_message_of_a_lease", "time_passes") * 2,
     *("pop", "ack_a_whole_lease", "renew", "transaction", "lifecycle", "configure"),
     *("subscribe_or_seek", "redrive_or_purge", "cancel_or_retry_an_item", "administer"),
-    *("delete_message", "look_at_every_message", "much_time_passes"),
+    *("delete_message", "look_at_every_message", "much_time_passes", "archive"),
 )
 
 #: A message, the lease it was delivered under, and the group.
@@ -339,6 +339,14 @@ class Histories(RuleBasedStateMachine):
             case "group" if some.KINDS[queue] is QueueKind.ORDERED:
                 forget = data.draw(st.booleans())
                 self.both.call("delete_group", group, queue=queue, forget_start=forget)
+
+    def archive(self, data: st.DataObject) -> None:
+        places = [(queue.name, partition) for queue, partition in self.model.all_partitions()]
+        if places:
+            queue, partition = data.draw(st.sampled_from(places))
+            last = partition.last_seq
+            seq = data.draw(st.sampled_from([last, last, last // 2, 0, last + 1]))
+            self.both.set_archived(queue, partition.id, seq)
 
     def subscribe_or_seek(self, data: st.DataObject) -> None:
         group = data.draw(some.groups)
