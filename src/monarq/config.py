@@ -6,6 +6,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct
 
+from monarq.model import POP_MAX_BYTES
+
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Positive = Annotated[int, Meta(ge=1, le=2**40)]
 Milliseconds = Annotated[float, Meta(ge=0, le=86_400_000)]
@@ -75,6 +77,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Positive, Meta(description="pops from PostgreSQL at the same time")
     ] = 4
     pop_batch_max: Annotated[Positive, Meta(description="pops in one call to the store")] = 64
+    pop_max_bytes: Annotated[
+        Positive,
+        Meta(description="bytes of payloads in the answer to one pop, unless one message has more"),
+    ] = POP_MAX_BYTES
     inbox_max: Annotated[Positive, Meta(description="calls waiting for the store, per kind")] = (
         20_000
     )

@@ -20,6 +20,8 @@ DEFAULT_GROUP = "__QUEUE_MODE__"
 MAX_NAME_LENGTH = 255
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 MAX_BATCH = 10_000
+POP_MAX_BYTES = 16 * 1024 * 1024
+"""Of payloads in the answer to one pop, unless somebody says otherwise."""
 MAX_PRIORITY = 1_000
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
@@ -248,7 +250,8 @@ class Popped(Struct, frozen=True, kw_only=True):
     """None where nothing was found, or nothing needs an ack."""
     lease_until: int | None = None
     next_at: int | None = None
-    """Where nothing was found: when, by what is known now, something will be there."""
+    """Where nothing was found: when, by what is known now, something will be there. With messages:
+    more was there, and had no room in the answer."""
 
 
 # --- ack, renew, transaction -----------------------------------------------------------

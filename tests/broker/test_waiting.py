@@ -115,6 +115,32 @@ async def test_a_pop_of_several_partitions_counts_for_as_many(
     assert [len(requests) for requests in watched.requests("pop")] == [1]
 
 
+async def test_partitions_for_which_an_answer_had_no_room_serve_the_next(
+    start_broker: StartBroker,
+) -> None:
+    broker = await start_broker(pop_max_bytes=100)
+    await broker.store.configure("q")
+    waiting = [wait_for(broker, "q", batch=10, partitions=3) for _ in range(3)]
+    await parked(broker, 3)
+    body = b'"' + b"x" * 58 + b'"'
+    await broker.push(Push([PushItem("q", body, f"p{n}") for n in range(3)]))
+    for future in waiting:
+        assert payloads(await bounded(future)) == [body]
+
+
+async def test_what_an_auto_acked_answer_had_no_room_for_serves_the_next(
+    start_broker: StartBroker,
+) -> None:
+    broker = await start_broker(pop_max_bytes=100)
+    await broker.store.configure("q")
+    waiting = [wait_for(broker, "q", batch=10, auto_ack=True) for _ in range(3)]
+    await parked(broker, 3)
+    body = b'"' + b"x" * 58 + b'"'
+    await broker.push(Push([PushItem("q", body)] * 3))
+    for future in waiting:
+        assert payloads(await bounded(future)) == [body]
+
+
 async def test_items_are_shared_one_at_a_time(broker: Broker) -> None:
     await broker.store.configure("w", kind=QueueKind.WORK)
     waiting = [wait_for(broker, "w", batch=batch) for batch in (20, 6, 1)]

@@ -16,6 +16,7 @@ from monarq.errors import MonarqError, TransactionFailedError
 from monarq.ids import parse_lease_id
 from monarq.model import (
     DEFAULT_PARTITION,
+    POP_MAX_BYTES,
     Ack,
     Acked,
     Attempt,
@@ -101,10 +102,12 @@ class SideBySide:
         self._same_answers("push", requests, got, expected)
         return expected
 
-    def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
-        self.note("pop", *requests)
-        expected = self.model.pop(requests)
-        got = self._run(self.store.pop(requests))
+    def pop(
+        self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> list[Outcome[Popped]]:
+        self.note("pop", *requests, max_bytes=max_bytes)
+        expected = self.model.pop(requests, max_bytes=max_bytes)
+        got = self._run(self.store.pop(requests, max_bytes=max_bytes))
         for theirs, ours in zip(got, expected, strict=True):
             if isinstance(theirs, MonarqError) or isinstance(ours, MonarqError):
                 continue

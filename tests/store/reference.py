@@ -11,6 +11,7 @@ Partition and lease ids are its own: whoever compares it with a store maps them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from monarq.errors import (
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
+    POP_MAX_BYTES,
     Ack,
     Acked,
     DeadLetter,
@@ -78,7 +80,9 @@ class Reference(LifecycleRules):
                 raise QueueFullError(f"{queue.name!r} is full")
         return pushed
 
-    def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+    def pop(
+        self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> list[Outcome[Popped]]:
         """In order, but all requests for one work queue together, when the first one's turn is."""
         answers: dict[int, Outcome[Popped]] = {}
         for index, request in enumerate(requests):
@@ -86,19 +90,19 @@ class Reference(LifecycleRules):
                 continue
             queue = self.world.queues.get(request.queue or "")
             if queue is None or not queue.is_work:
-                [answers[index]] = self.each([request], self.pop_one)
+                [answers[index]] = self.each([request], partial(self.pop_one, max_bytes))
                 continue
             same = [i for i, r in enumerate(requests) if r.queue == queue.name]
             refused = {i: refused_by_work_queue(requests[i]) for i in same}
             answers.update({i: error for i, error in refused.items() if error})
             served = [i for i in same if refused[i] is None]
-            dealt = self.pop_work(queue, [requests[i] for i in served])
+            dealt = self.pop_work(queue, [requests[i] for i in served], max_bytes)
             answers.update(zip(served, dealt, strict=True))
         return [answers[index] for index in range(len(requests))]
 
-    def pop_one(self, request: Pop) -> Popped:
+    def pop_one(self, max_bytes: int, request: Pop) -> Popped:
         validation.check_pop(request)
-        return self.pop_ordered(request)
+        return self.pop_ordered(request, max_bytes)
 
     def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
         return self.each(requests, self.ack_one)

@@ -23,6 +23,7 @@ from tests.store.reference_state import (
     Lease,
     Partition,
     QueueState,
+    Room,
     Scope,
 )
 
@@ -74,7 +75,7 @@ class OrderedRules(ReferenceCore):
 
     # --- pop -------------------------------------------------------------------------------
 
-    def pop_ordered(self, request: Pop) -> Popped:
+    def pop_ordered(self, request: Pop, max_bytes: int) -> Popped:
         scope = Scope(request.queue, request.namespace, request.task)
         covered = [q for q in self.world.queues.values() if scope.covers(q) and not q.is_work]
         if covered and all(request.group in queue.groups for queue in covered):
@@ -97,14 +98,16 @@ class OrderedRules(ReferenceCore):
         messages: list[Message] = []
         taken = 0
         until = None
+        room = Room(max_bytes)
         for queue, partition, cursor in candidates:
             if cursor.available_at is None or cursor.available_at > self.now:
                 continue
-            if taken == request.partitions or len(messages) == request.batch:
+            if taken == request.partitions or len(messages) == request.batch or room.is_full:
                 break
             self.settle(queue, partition, cursor)
             delivered = self.deliverable(queue, partition, cursor)
             delivered = delivered[: request.batch - len(messages)]
+            delivered = [message for message in delivered if room.has(message.payload)]
             if not delivered:
                 continue
             taken += 1

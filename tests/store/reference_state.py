@@ -35,6 +35,21 @@ class KeptMessage:
 
 
 @dataclass
+class Room:
+    """For payloads in one answer: the first always has some, and once one had none, none has."""
+
+    max_bytes: int
+    sizes: list[int] = field(default_factory=list)
+    is_full: bool = False
+
+    def has(self, payload: bytes) -> bool:
+        self.is_full |= bool(self.sizes) and sum(self.sizes) + len(payload) > self.max_bytes
+        if not self.is_full:
+            self.sizes.append(len(payload))
+        return not self.is_full
+
+
+@dataclass
 class Lease:
     """The latest lease of a cursor or an item, live or not."""
 

@@ -24,6 +24,7 @@ from tests.store.reference_state import (
     Lease,
     Partition,
     QueueState,
+    Room,
     WorkItem,
 )
 
@@ -33,16 +34,18 @@ CANCELLED = "cancelled"
 class WorkRules(AckRules):
     # --- pop -------------------------------------------------------------------------------
 
-    def pop_work(self, queue: QueueState, requests: Sequence[Pop]) -> list[Popped]:
+    def pop_work(self, queue: QueueState, requests: Sequence[Pop], max_bytes: int) -> list[Popped]:
         """All requests of one call for one queue: they are dealt one item at a time."""
         if queue.paused or not queue.partitions:
             return [Popped(messages=[]) for _ in requests]
         self.settle_items(queue)
         ready = self.in_order_of_delivery(queue)
         hands: list[list[WorkItem]] = [[] for _ in requests]
-        while ready and any(len(h) < r.batch for h, r in zip(hands, requests, strict=True)):
-            for hand, request in zip(hands, requests, strict=True):
-                if ready and len(hand) < request.batch:
+        rooms = [Room(max_bytes) for _ in requests]
+        asking = list(zip(requests, hands, rooms, strict=True))
+        while ready and any(len(h) < r.batch and not room.is_full for r, h, room in asking):
+            for request, hand, room in asking:
+                if ready and len(hand) < request.batch and room.has(ready[0].payload):
                     hand.append(ready.pop(0))
         return [self.hand_out(queue, h, r) for h, r in zip(hands, requests, strict=True)]
 

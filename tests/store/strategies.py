@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
+    POP_MAX_BYTES,
     AckStatus,
     Pop,
     Push,
@@ -32,6 +33,8 @@ PARTITIONS = (DEFAULT_PARTITION, "p", "q")
 LABEL = "label"
 
 payloads = st.sampled_from([b"1", b'{"x":2}', b'"three"'])
+#: What an answer has room for: mostly everything, now and then a few of these.
+max_bytes = st.sampled_from([POP_MAX_BYTES] * 6 + [1, 7, 8, 15])
 queues = st.sampled_from([*ORDERED, *WORK] * 3 + [ORDERED_GRAVES, WORK_GRAVES])
 ordered_queues = st.sampled_from([*ORDERED] * 3 + [ORDERED_GRAVES])
 groups = st.sampled_from(GROUPS)

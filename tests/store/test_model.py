@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from monarq.clock import ManualClock
 from monarq.model import (
+    POP_MAX_BYTES,
     Ack,
     AckStatus,
     DeadLetterFilter,
@@ -169,10 +170,12 @@ class Histories(RuleBasedStateMachine):
         return [q.name for q in queues if self.model.pending(q) and not q.paused] or some.QUEUES
 
     def pop_some(self, data: st.DataObject, names: Sequence[str]) -> None:
-        self.pop_these(data.draw(some.pop_calls(self.now, names)))
+        requests = data.draw(some.pop_calls(self.now, names))
+        self.pop_these(requests, data.draw(some.max_bytes))
 
-    def pop_these(self, requests: list[Pop]) -> None:
-        for request, answer in zip(requests, self.both.pop(requests), strict=False):
+    def pop_these(self, requests: list[Pop], max_bytes: int = POP_MAX_BYTES) -> None:
+        answers = self.both.pop(requests, max_bytes=max_bytes)
+        for request, answer in zip(requests, answers, strict=False):
             if isinstance(answer, Popped) and answer.lease_id is not None:
                 for message in answer.messages:
                     self.delivered.append((message, answer.lease_id, request.group))

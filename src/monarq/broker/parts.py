@@ -116,6 +116,7 @@ class Parts:
             self.facts,
             self.lifecycle.hint,
             self.signals.note_span,
+            settings.pop_max_bytes,
         )
         self.waiting.looks = self.pops
 

@@ -40,14 +40,17 @@ class PopInbox(Inbox[PopCall]):
         facts: Facts,
         leased: Callable[[int], None],
         spanned: Callable[[Popped], None],
+        max_bytes: int,
     ) -> None:
-        """`leased` is told when a lease ends, `spanned` of one that may be over several queues."""
+        """`leased` is told when a lease ends, `spanned` of one that may be over several queues.
+        An answer holds `max_bytes` of payloads at most."""
         super().__init__(limits, measures.pop, measures, on_unavailable)
         self._store = store
         self._waiting = waiting
         self._facts = facts
         self._leased = leased
         self._spanned = spanned
+        self._max_bytes = max_bytes
         self._flying: set[Lane] = set()
         """What calls under way are about."""
         self._lanes: dict[asyncio.Task[Any], set[Lane]] = {}
@@ -145,7 +148,8 @@ class PopInbox(Inbox[PopCall]):
     async def _ask(self, trip: Trip[PopCall]) -> Sequence[Any]:
         self._measures.pops_leasing += len(trip.calls)
         try:
-            return await self._store().pop([call.request for call in trip.calls])
+            requests = [call.request for call in trip.calls]
+            return await self._store().pop(requests, max_bytes=self._max_bytes)
         finally:
             self._measures.pops_leasing -= len(trip.calls)
 

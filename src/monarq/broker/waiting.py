@@ -86,8 +86,10 @@ class Waiting:
         if place is None:
             return
         request = call.request
-        # An auto-ack leaves the partition free, with what was more than the batch.
-        if request.auto_ack and len(popped.messages) >= request.batch:
+        # An auto-ack leaves the partition free, with what was more than the batch; so does an
+        # answer that had room for no more, with other partitions.
+        is_full = len(popped.messages) >= request.batch
+        if (request.auto_ack and is_full) or popped.next_at is not None:
             place.hunting = True
         if call.cause == "poll":
             self.on_found()

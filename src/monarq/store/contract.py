@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from monarq.errors import MonarqError
 from monarq.model import (
+    POP_MAX_BYTES,
     Ack,
     Acked,
     Attempt,
@@ -119,12 +120,16 @@ class Store(Watching):
         """
 
     @abc.abstractmethod
-    async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+    async def pop(
+        self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> list[Outcome[Popped]]:
         """Lease what is available to each request; no messages where there is nothing.
 
         Ordered: up to `partitions` partitions that were available longest, up to `batch`
         messages in all, under one lease id. Work: up to `batch` items by effective priority;
         requests of one call for the same queue share what is there, dealt one at a time.
+        Each request gets at most `max_bytes` of payloads as they are stored, or one message that
+        is larger: what would pass it stays for the next pop.
 
         Errors: `InvalidRequestError`, `EncryptionKeyError` (then nothing stays leased).
         """

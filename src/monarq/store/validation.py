@@ -155,6 +155,10 @@ def check_limit(value: object, most: int = 1000) -> None:
     check_int(value, "limit", 1, most)
 
 
+def check_max_bytes(value: object) -> None:
+    check_int(value, "max_bytes", 1, 2**40)
+
+
 class PushShape(Struct, frozen=True):
     """What is worth knowing of a push before each of its items is looked at."""
 

@@ -33,8 +33,8 @@ from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.groups import join_labels, join_queue
 from monarq.store.validation import check_pop
 
-_MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8)"
+_MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _LABELLED = "select * from monarq.labelled_groups($1, $2, $3)"
 T = TypeVar("T")
 _ROUNDS = 3
@@ -66,7 +66,7 @@ class Popper:
         self._catalog = catalog
         self._cipher = cipher
 
-    async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+    async def pop(self, requests: Sequence[Pop], max_bytes: int) -> list[Outcome[Popped]]:
         outcomes: list[Outcome[Popped]] = [Popped(messages=[])] * len(requests)
         wanted: list[_Wanted] = []
         checked: Pop | None = None
@@ -83,10 +83,12 @@ class Popper:
         for _ in range(_ROUNDS):
             if not wanted:
                 break
-            wanted = await self._round(wanted, outcomes)
+            wanted = await self._round(wanted, outcomes, max_bytes)
         return outcomes
 
-    async def _round(self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]) -> list[_Wanted]:
+    async def _round(
+        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
+    ) -> list[_Wanted]:
         """Pop what can be popped; those that found their queue or group gone come again."""
         names = {want.request.queue for want in wanted}
         queues = await self._catalog.queues(name for name in names if name is not None)
@@ -119,9 +121,9 @@ class Popper:
             except MonarqError as error:
                 outcomes[want.index] = error
         if ready:
-            again += await self._pop_messages(ready, outcomes)
+            again += await self._pop_messages(ready, outcomes, max_bytes)
         if work:
-            again += await self._pop_items(work, outcomes)
+            again += await self._pop_items(work, outcomes, max_bytes)
         return again
 
     async def _find_groups(self, want: _Wanted) -> bool:
@@ -149,7 +151,7 @@ class Popper:
         return not isinstance(start, StartFrom) and start > self._database.clock.now()
 
     async def _pop_messages(
-        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]
+        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
     ) -> list[_Wanted]:
         # Requests for the same thing stand next to each other, in the order they came.
         wanted.sort(key=lambda want: (want.groups, want.request.partition or "", want.index))
@@ -162,6 +164,7 @@ class Popper:
             wanted,
             outcomes,
             _MESSAGES,
+            max_bytes,
             [groups for groups, _ in runs],
             [partition for _, partition in runs],
             list(runs.values()),
@@ -174,7 +177,7 @@ class Popper:
         )
 
     async def _pop_items(
-        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]]
+        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
     ) -> list[_Wanted]:
         by_queue: dict[int, list[int]] = {}
         for number, want in enumerate(wanted, 1):
@@ -189,6 +192,7 @@ class Popper:
             wanted,
             outcomes,
             _ITEMS,
+            max_bytes,
             queue_ids,
             [len(dealt) for dealt in deals],
             [number for dealt in deals for number in dealt],
@@ -203,6 +207,7 @@ class Popper:
         wanted: list[_Wanted],
         outcomes: list[Outcome[Popped]],
         sql: str,
+        max_bytes: int,
         *arguments: Any,
     ) -> list[_Wanted]:
         """Call a procedure and make of its rows what each request gets; who has to come again.
@@ -211,11 +216,11 @@ class Popper:
         is undone, and each request asks alone.
         """
         if not any(want.may_be_sealed for want in wanted):
-            rows = await self._database.fetch(sql, self._database.now(), *arguments)
+            rows = await self._database.fetch(sql, self._database.now(), max_bytes, *arguments)
             return await self._answer(wanted, outcomes, rows)
 
         async def attempt(unit: Work) -> list[_Wanted]:
-            rows = await unit.fetch(sql, unit.now(), *arguments)
+            rows = await unit.fetch(sql, unit.now(), max_bytes, *arguments)
             again = await self._answer(wanted, outcomes, rows, unit)
             _raise_undecrypted(wanted, outcomes)
             return again
@@ -229,7 +234,7 @@ class Popper:
         again = []
         for want in wanted:
             outcomes[want.index] = Popped(messages=[])
-            again += await pop([want], outcomes)
+            again += await pop([want], outcomes, max_bytes)
         return again
 
     async def _answer(
@@ -334,11 +339,12 @@ def _lease_micros(request: Pop) -> int | None:
 
 def _popped(want: _Wanted, row: Any, messages: Sequence[Message]) -> Popped:
     if row["lease_no"] is None:
-        return Popped(messages=messages)
+        return Popped(messages=messages, next_at=row["next_at"])
     return Popped(
         messages=messages,
         lease_id=lease_id(row["lease_no"], want.token),
         lease_until=row["lease_until"],
+        next_at=row["next_at"],
     )
 
 

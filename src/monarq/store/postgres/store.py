@@ -8,6 +8,7 @@ from typing import Any
 from monarq.clock import Clock
 from monarq.crypto import Cipher
 from monarq.model import (
+    POP_MAX_BYTES,
     Ack,
     Acked,
     Attempt,
@@ -63,7 +64,7 @@ from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.pop import Popper
 from monarq.store.postgres.watching import WatchingCalls
-from monarq.store.validation import check_limit
+from monarq.store.validation import check_limit, check_max_bytes
 
 
 class PostgresStore(WatchingCalls, Store):
@@ -118,8 +119,11 @@ class PostgresStore(WatchingCalls, Store):
     ) -> list[Outcome[list[Pushed]]]:
         return await push.push(self._database, self._catalog, self._cipher, requests, mark)
 
-    async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
-        return await self._popper.pop(requests)
+    async def pop(
+        self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> list[Outcome[Popped]]:
+        check_max_bytes(max_bytes)
+        return await self._popper.pop(requests, max_bytes)
 
     async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
         return await acks.ack(self._database, self._catalog, requests)

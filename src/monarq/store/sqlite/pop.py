@@ -18,6 +18,7 @@ from monarq.model import Message, Pop, Popped, Queue, QueueKind
 from monarq.store import segments
 from monarq.store.contract import Outcome
 from monarq.store.message_list import MessageList, MessageRun
+from monarq.store.room import Room
 from monarq.store.sqlite import groups, joining, segment_log, settling
 from monarq.store.sqlite.cursors import Cursor, Mark
 from monarq.store.sqlite.segment_log import Body, Head
@@ -41,7 +42,11 @@ Source = tuple[Queue, int]
 
 
 def pop(
-    session: Session, requests: Sequence[Pop], refused: Sequence[MonarqError | None]
+    session: Session,
+    requests: Sequence[Pop],
+    refused: Sequence[MonarqError | None],
+    *,
+    max_bytes: int,
 ) -> list[Outcome[Popped]]:
     """`refused`: the errors of requests that are malformed."""
     answers: list[Outcome[Popped] | None] = list(refused)
@@ -55,16 +60,16 @@ def pop(
                 for other in range(index, len(requests))
                 if requests[other].queue == request.queue and answers[other] is None
             ]
-            shares = pop_items(session, queue, [requests[other] for other in same])
+            shares = pop_items(session, queue, [requests[other] for other in same], max_bytes)
             for other, share in zip(same, shares, strict=True):
                 answers[other] = share
             continue
         try:
             if _leaves_nothing(session, queue, request):
-                answers[index] = _pop_ordered(session, queue, request)
+                answers[index] = _pop_ordered(session, queue, request, max_bytes)
             else:
                 with session.savepoint():
-                    answers[index] = _pop_ordered(session, queue, request)
+                    answers[index] = _pop_ordered(session, queue, request, max_bytes)
         except MonarqError as error:
             answers[index] = error
     return [answer for answer in answers if answer is not None]
@@ -81,9 +86,9 @@ def _leaves_nothing(session: Session, queue: Queue | None, request: Pop) -> bool
     )
 
 
-def _pop_ordered(session: Session, queue: Queue | None, request: Pop) -> Popped:
+def _pop_ordered(session: Session, queue: Queue | None, request: Pop, max_bytes: int) -> Popped:
     sources = _sources(session, queue, request)
-    taking = _Taking(session, request)
+    taking = _Taking(session, request, max_bytes)
     for _ in range(request.partitions + 1000):
         if taking.is_full:
             break
@@ -154,9 +159,10 @@ def _next_at(session: Session, sources: Sequence[Source], request: Pop) -> int |
 class _Taking:
     """What one request has taken so far."""
 
-    def __init__(self, session: Session, request: Pop) -> None:
+    def __init__(self, session: Session, request: Pop, max_bytes: int) -> None:
         self._session = session
         self._request = request
+        self._room = Room(max_bytes)
         self._number = 0
         self._token = ""
         self._until: int | None = None
@@ -166,7 +172,11 @@ class _Taking:
     @property
     def is_full(self) -> bool:
         request = self._request
-        return len(self._taken) >= request.partitions or self._count >= request.batch
+        return (
+            len(self._taken) >= request.partitions
+            or self._count >= request.batch
+            or self._room.is_full
+        )
 
     @property
     def has_any(self) -> bool:
@@ -182,12 +192,14 @@ class _Taking:
         return [message for messages in self._taken for message in messages]
 
     def answer(self) -> Popped:
+        next_at = self._session.now if self._room.is_full else None
         if self._request.auto_ack:
-            return Popped(messages=self.messages)
+            return Popped(messages=self.messages, next_at=next_at)
         return Popped(
             messages=self.messages,
             lease_id=lease_id(self._number, self._token),
             lease_until=self._until,
+            next_at=next_at,
         )
 
     def take(self, partition_id: int, group_id: int) -> bool:
@@ -198,7 +210,8 @@ class _Taking:
             return False
         if cursor.available_at is None or cursor.available_at > session.now:
             return True
-        messages = deliverable(session, cursor, self._request.batch - self._count)
+        wanted = self._request.batch - self._count
+        messages = deliverable(session, cursor, wanted, self._room)
         if messages:
             self._taken.append(messages)
             self._count += len(messages)
@@ -226,8 +239,9 @@ class _Taking:
         cursor.make_available(session, session.now)
 
 
-def deliverable(session: Session, cursor: Cursor, wanted: int) -> Sequence[Message]:
-    """What the group can have now of an available partition; put off, if that is nothing."""
+def deliverable(session: Session, cursor: Cursor, wanted: int, room: Room) -> Sequence[Message]:
+    """What the group can have now of an available partition, as far as there is room; put off, if
+    that is nothing."""
     options = cursor.queue.options
     delay = micros(options.delayed_processing)
     put_off = cursor.last_at + micros(options.window_buffer) if options.window_buffer else 0
@@ -251,14 +265,17 @@ def deliverable(session: Session, cursor: Cursor, wanted: int) -> Sequence[Messa
         body = session.caches.segments.body(session.db, head)
         if not marks:
             end = min(head.last_seq, start + wanted - taken - 1)
-            runs.append(_run(session, cursor, head, body, start, end))
-            taken += end - start + 1
+            first = start - head.first_seq
+            fits = room.take(body.offsets, first, end - head.first_seq + 1) - first
+            if fits:
+                runs.append(_run(session, cursor, head, body, start, start + fits - 1))
+                taken += fits
         else:
-            is_ripe = _take_marked(session, cursor, head, body, marks, wanted, marked)
+            is_ripe = _take_marked(session, cursor, head, body, marks, wanted, room, marked)
             taken = len(marked)
             if not is_ripe:
                 break
-        if taken >= wanted:
+        if taken >= wanted or room.is_full:
             break
     return MessageList(runs) if runs else marked
 
@@ -276,6 +293,7 @@ def _take_marked(
     body: Body,
     marks: dict[int, Mark],
     wanted: int,
+    room: Room,
     messages: list[Message],
 ) -> bool:
     """Add what can be had of a segment of which something is remembered. False: the next one is
@@ -286,6 +304,9 @@ def _take_marked(
             continue
         if mark is not None and (mark.retry_at or 0) > session.now:
             return False
+        at = seq - head.first_seq
+        if room.take(body.offsets, at, at + 1) == at:
+            break
         [message] = _run(session, cursor, head, body, seq, seq).messages()
         if mark is not None and mark.attempts:
             message = structs.replace(message, attempts=mark.attempts + 1)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from monarq.model import (
+    POP_MAX_BYTES,
     Ack,
     Acked,
     Cursor,
@@ -45,8 +46,12 @@ class QueueCalls(Calls):
             requests, each(validation.check_push), partial(push.push, mark=mark)
         )
 
-    async def pop(self, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
-        return await self._batch(requests, each(validation.check_pop), pop.pop)
+    async def pop(
+        self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> list[Outcome[Popped]]:
+        validation.check_max_bytes(max_bytes)
+        work = partial(pop.pop, max_bytes=max_bytes)
+        return await self._batch(requests, each(validation.check_pop), work)
 
     async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
         return await self._batch(requests, acks.refusals, acks.ack)

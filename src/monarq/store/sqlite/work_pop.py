@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 
 from monarq.clock import micros
 from monarq.crypto import open_payload
@@ -19,12 +20,17 @@ from monarq.model import (
     Queue,
 )
 from monarq.store.contract import Outcome
+from monarq.store.room import Room
 from monarq.store.sqlite import items
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
 
+_READY = f"{items.SELECT} where partition_id = ? and state = 'ready' order by rank, turn limit ?"
 
-def pop_items(session: Session, queue: Queue, requests: Sequence[Pop]) -> list[Outcome[Popped]]:
+
+def pop_items(
+    session: Session, queue: Queue, requests: Sequence[Pop], max_bytes: int
+) -> list[Outcome[Popped]]:
     """All requests of a call for one work queue."""
     refused = [_refused(queue, request) for request in requests]
     partition = items.work_partition(session, queue)
@@ -33,11 +39,10 @@ def pop_items(session: Session, queue: Queue, requests: Sequence[Pop]) -> list[O
     partition_id, last = partition
     items.settle_items(session, queue, partition_id)
     served = [request for request, error in zip(requests, refused, strict=True) if not error]
-    rows = session.db.execute(
-        f"{items.SELECT} where partition_id = ? and state = 'ready' order by rank, turn limit ?",
-        (partition_id, sum(request.batch for request in served)),
-    ).fetchall()
-    hands = iter(deal([WorkItem(row) for row in rows], [request.batch for request in served]))
+    wanted = [request.batch for request in served]
+    # Read one by one: all that is wanted may be much more than there is room for.
+    with closing(session.db.execute(_READY, (partition_id, sum(wanted)))) as rows:
+        hands = iter(deal(map(WorkItem, rows), wanted, max_bytes))
     answers: list[Outcome[Popped]] = []
     for request, error in zip(requests, refused, strict=True):
         if error is not None:
@@ -53,19 +58,27 @@ def pop_items(session: Session, queue: Queue, requests: Sequence[Pop]) -> list[O
     ]
 
 
-def deal(things: Sequence[WorkItem], wanted: Sequence[int]) -> list[list[WorkItem]]:
-    """One at a time to each in turn who still wants one."""
+def deal(things: Iterable[WorkItem], wanted: Sequence[int], max_bytes: int) -> list[list[WorkItem]]:
+    """One at a time to each in turn who still wants one and has room for it."""
     hands: list[list[WorkItem]] = [[] for _ in wanted]
-    left = iter(things)
-    hungry = [index for index, count in enumerate(wanted) if count]
-    while hungry:
-        for index in hungry:
-            thing = next(left, None)
-            if thing is None:
-                return hands
-            hands[index].append(thing)
-        hungry = [index for index in hungry if len(hands[index]) < wanted[index]]
+    rooms = [Room(max_bytes) for _ in wanted]
+    turns = _turns(wanted, rooms)
+    for thing in things:
+        for index in turns:
+            if rooms[index].has(len(thing.payload)):
+                hands[index].append(thing)
+                break
+        else:
+            break
     return hands
+
+
+def _turns(wanted: Sequence[int], rooms: Sequence[Room]) -> Iterator[int]:
+    """Whose turn it is, again and again, until nobody wants more."""
+    for turn in range(max(wanted, default=0)):
+        for index, count in enumerate(wanted):
+            if count > turn and not rooms[index].is_full:
+                yield index
 
 
 def _refused(queue: Queue, request: Pop) -> MonarqError | None:

@@ -207,10 +207,48 @@ begin
 end
 $$;
 
+-- Deals locked items again, where they may be too large: whoever has no room for the next one gets
+-- no more. p_turns is whose turn it is, one after the other. Answers to whom each item goes; those
+-- behind the last one go to nobody.
+create or replace function monarq.deal_again(p_rows tid[], p_turns integer[], p_bytes bigint)
+    returns integer[]
+    language plpgsql stable
+as $$
+declare
+    v_sizes integer[];
+    v_room bigint[] := array_fill(null::bigint, array[(select max(t) from unnest(p_turns) t)]);
+    v_turn integer := 0;
+    v_who integer;
+    v_dealt integer[] := '{}';
+begin
+    select array_agg(octet_length(i.payload) order by r.place) into v_sizes
+    from unnest(p_rows) with ordinality as r (row, place)
+    cross join lateral (select payload from monarq.items where ctid = r.row offset 0) as i;
+    for n in 1 .. cardinality(p_rows) loop
+        loop
+            v_turn := v_turn + 1;
+            if v_turn > cardinality(p_turns) then
+                return v_dealt;
+            end if;
+            v_who := p_turns[v_turn];
+            -- None yet: the first one always has room. Below zero: there was none for one.
+            if v_room[v_who] is null or v_room[v_who] >= v_sizes[n] then
+                v_room[v_who] := greatest(coalesce(v_room[v_who], p_bytes) - v_sizes[n], 0);
+                exit;
+            end if;
+            v_room[v_who] := -1;
+        end loop;
+        v_dealt := v_dealt || v_who;
+    end loop;
+    return v_dealt;
+end
+$$;
+
 -- q: work queues, sorted; q_deal: how many items the requests for it want in all. d: the deal, in
 -- order of queues: to which request the next item goes. r: by request. Auto-acked items are done.
+-- p_bytes is the room that each answer has for payloads, of which the first needs none.
 create or replace function monarq.pop_items(
-    p_now bigint, q_id bigint[], q_deal integer[], d_request integer[],
+    p_now bigint, p_bytes bigint, q_id bigint[], q_deal integer[], d_request integer[],
     r_lease_us bigint[], r_auto_ack boolean[], r_token text[], r_consumer text[]
 ) returns table (
     request integer, lease_no bigint, lease_until bigint, next_at bigint, queue_id bigint,
@@ -227,6 +265,8 @@ declare
     v_partition monarq.partitions;
     v_dealt integer := 0;
     v_rows tid[];
+    v_bytes bigint;
+    v_deal integer[];
     v_count integer;
 begin
     for i in 1 .. cardinality(q_id) loop
@@ -243,18 +283,23 @@ begin
             continue;
         end if;
         perform monarq.tend_items(v_now, q, v_partition.id, 1000);
-        select array_agg(x.ctid order by x.rank, x.turn) into v_rows
+        select array_agg(x.ctid order by x.rank, x.turn), sum(x.bytes) into v_rows, v_bytes
         from (
-            select ctid, rank, turn from monarq.items
+            select ctid, rank, turn, octet_length(payload) as bytes from monarq.items
             where partition_id = v_partition.id and state = 'ready'
             order by rank, turn limit q_deal[i]
             for update skip locked
         ) as x;
+        v_deal := d_request[v_dealt + 1 : v_dealt + q_deal[i]];
+        if v_bytes > p_bytes then
+            v_deal := monarq.deal_again(v_rows, v_deal, p_bytes);
+        end if;
         -- By their place in the table, which is theirs while they are locked.
         return query
         with dealt as (
-            select p.ctid, p.place, d_request[v_dealt + p.place] as request
+            select p.ctid, p.place, v_deal[p.place] as request
             from unnest(v_rows) with ordinality as p (ctid, place)
+            where p.place <= cardinality(v_deal)
         ), numbered as materialized (
             -- Drawn once the items are locked: of two leases of an item the later has more.
             select n.request, nextval('monarq.lease_numbers') as number
@@ -304,7 +349,7 @@ begin
                 q.id, null::bigint, null::bigint, null::bytea, null::text, null::text, null::text,
                 null::text, null::bigint, null::integer, null::integer, null::integer
             from unnest(d_request[v_dealt + 1 : v_dealt + q_deal[i]]) d
-            where d <> all (d_request[v_dealt + 1 : v_dealt + v_count]) group by d;
+            where d <> all (v_deal[1 : v_count]) group by d;
         end if;
         v_dealt := v_dealt + q_deal[i];
     end loop;

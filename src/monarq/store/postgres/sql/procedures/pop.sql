@@ -1,12 +1,87 @@
 -- Pop from ordered queues: one call for many requests.
 
+-- How many bytes the segments hold that these messages are in; no fewer than the messages have.
+create or replace function monarq.bytes_around(p_partition bigint, p_first bigint, p_last bigint)
+    returns bigint
+    language sql stable
+as $$
+    select sum(octet_length(data)) from monarq.segments
+    where partition_id = p_partition and first_seq <= p_last
+        and first_seq >= (
+            select max(first_seq) from monarq.segments
+            where partition_id = p_partition and first_seq <= p_first)
+$$;
+
+-- How many bytes these messages have.
+create or replace function monarq.bytes_of(p_partition bigint, p_first bigint, p_last bigint)
+    returns bigint
+    language sql stable
+as $$
+    select sum(case when first_seq >= p_first and first_seq + count - 1 <= p_last
+        then octet_length(data)
+        else monarq.offset_at(offsets, least(p_last - first_seq + 1, count)::integer)
+            - monarq.offset_at(offsets, greatest(p_first - first_seq, 0)::integer) end)
+    from monarq.segments
+    where partition_id = p_partition and first_seq <= p_last
+        and first_seq >= (
+            select max(first_seq) from monarq.segments
+            where partition_id = p_partition and first_seq <= p_first)
+$$;
+
+-- How many bytes each of these messages has, in order of their seqs.
+create or replace function monarq.message_sizes(
+    p_partition bigint, p_first bigint, p_last bigint
+) returns table (seq bigint, bytes integer)
+    language sql stable
+as $$
+    select s.first_seq + i,
+        monarq.offset_at(s.offsets, i) - monarq.offset_at(s.offsets, i - 1)
+    from (
+        -- A copy of the offsets, read once and not once for each message.
+        select first_seq - 1 as first_seq, count, offsets || ''::bytea as offsets
+        from monarq.segments
+        where partition_id = p_partition and first_seq <= p_last
+            and first_seq >= (
+                select max(first_seq) from monarq.segments
+                where partition_id = p_partition and first_seq <= p_first)
+        order by first_seq offset 0
+    ) as s
+    cross join lateral generate_series(
+        greatest(p_first - s.first_seq, 1)::integer,
+        least(p_last - s.first_seq, s.count)::integer) as i
+$$;
+
+-- The last of these messages up to which there is room for all; the one before the first, if
+-- there is none for that.
+create or replace function monarq.last_with_room(
+    p_partition bigint, p_first bigint, p_last bigint, p_bytes bigint
+) returns bigint
+    language plpgsql stable
+as $$
+declare
+    m record;
+    v_left bigint := p_bytes;
+begin
+    for m in select * from monarq.message_sizes(p_partition, p_first, p_last) loop
+        v_left := v_left - m.bytes;
+        if v_left < 0 then
+            return m.seq - 1;
+        end if;
+    end loop;
+    return p_last;
+end
+$$;
+
 -- Leases one locked, available cursor, or makes it unavailable if there is nothing to deliver
--- yet. p_lease is null for auto-ack. Answers the range of seqs and, where not all of it is
--- meant or any was delivered before, which and how often; no range if there is nothing.
+-- yet. p_lease is null for auto-ack; p_bytes is the room for payloads, which the first message
+-- does not need if p_must; p_alone: nobody asks for what is left of it. Answers the range of seqs
+-- and, where not all of it is meant or any was delivered before, which and how often; none if
+-- there is nothing; and the room that is left, null if there was not enough.
 create or replace function monarq.lease_cursor(
     p_now bigint, p_queue monarq.queues, p_partition bigint, p_group bigint, p_batch integer,
-    p_lease bigint, p_token text, p_until bigint, p_consumer text,
-    out first_seq bigint, out last_seq bigint, out marks json, out taken integer
+    p_bytes bigint, p_must boolean, p_alone boolean, p_lease bigint, p_token text,
+    p_until bigint, p_consumer text,
+    out first_seq bigint, out last_seq bigint, out marks json, out taken integer, out room bigint
 )
     language plpgsql
 as $$
@@ -17,8 +92,10 @@ declare
     v_window bigint := (p_queue.window_buffer * 1000000)::bigint;
     v_until bigint;
     v_head bigint;
+    v_fits boolean;
 begin
     taken := 0;
+    room := p_bytes;
     c := monarq.settle(p_now, p_queue, p_partition, p_group);
     if c.available_at is null or c.available_at > p_now then
         return;
@@ -48,6 +125,16 @@ begin
     first_seq := c.position + 1;
     if not c.has_unresolved then
         last_seq := least(c.position + p_batch, v_until);
+        v_fits := monarq.bytes_around(p_partition, first_seq, last_seq) <= p_bytes;
+        if not (p_alone and v_fits) then
+            room := p_bytes - monarq.bytes_of(p_partition, first_seq, last_seq);
+        end if;
+        if room < 0 then
+            room := null;
+            last_seq := greatest(
+                monarq.last_with_room(p_partition, first_seq, last_seq, p_bytes),
+                case when p_must then first_seq end);
+        end if;
         taken := last_seq - c.position;
     else
         -- In order, without the acked ones, up to the first whose retry time has not come.
@@ -61,11 +148,23 @@ begin
         ), due as (
             select s, attempts from candidates where s < coalesce(
                 (select min(s) from candidates where retry_at > p_now), v_until + 1)
+        ), sized as (
+            select d.s, d.attempts, m.bytes, sum(m.bytes) over (order by d.s) as sum,
+                row_number() over (order by d.s) as place
+            from due d
+            join monarq.message_sizes(p_partition, (select min(s) from due),
+                (select max(s) from due)) as m on m.seq = d.s
+        ), fitting as (
+            select * from sized where sum <= p_bytes or (p_must and place = 1)
         )
         select min(s), max(s), count(*),
             json_build_object('seqs', json_agg(s order by s),
-                'attempts', json_agg(coalesce(attempts, 0) + 1 order by s))
-        into first_seq, last_seq, taken, marks from due;
+                'attempts', json_agg(coalesce(attempts, 0) + 1 order by s)),
+            case when count(*) = (select count(*) from due) then p_bytes - max(sum) end
+        into first_seq, last_seq, taken, marks, room from fitting;
+    end if;
+    if taken = 0 then
+        return;
     end if;
 
     if p_lease is not null then
@@ -153,9 +252,9 @@ $$;
 -- delays. Appends what it leased.
 create or replace function monarq.pop_slowly(
     p_now bigint, p_groups bigint[], p_partition bigint, p_batch integer, p_partitions integer,
-    p_lease_us bigint, p_auto_ack boolean, p_token text, p_consumer text,
+    p_bytes bigint, p_lease_us bigint, p_auto_ack boolean, p_token text, p_consumer text,
     out lease_no bigint, out untils bigint[], out partition_ids bigint[],
-    out first_seqs bigint[], out last_seqs bigint[], out marks json[]
+    out first_seqs bigint[], out last_seqs bigint[], out marks json[], out is_cut boolean
 )
     language plpgsql
 as $$
@@ -163,10 +262,12 @@ declare
     c monarq.cursors;
     q monarq.queues;
     v_left integer := p_batch;
+    v_room bigint := p_bytes;
     v_until bigint;
     v_got record;
     v_tries integer := 0;
 begin
+    is_cut := false;
     loop
         exit when v_left <= 0 or coalesce(cardinality(partition_ids), 0) >= p_partitions;
         -- What cannot be delivered is made unavailable, so this ends; the bound is for
@@ -181,8 +282,9 @@ begin
             lease_no := nextval('monarq.lease_numbers');
         end if;
         v_until := p_now + coalesce(p_lease_us, (q.lease_time * 1000000)::bigint);
-        v_got := monarq.lease_cursor(p_now, q, c.partition_id, c.group_id, v_left, lease_no,
-            p_token, v_until, p_consumer);
+        v_got := monarq.lease_cursor(p_now, q, c.partition_id, c.group_id, v_left, v_room,
+            partition_ids is null, p_partitions = 1, lease_no, p_token, v_until, p_consumer);
+        v_room := v_got.room;
         if v_got.taken > 0 then
             v_left := v_left - v_got.taken;
             untils := untils || v_until;
@@ -191,7 +293,8 @@ begin
             last_seqs := last_seqs || v_got.last_seq;
             marks := marks || v_got.marks;
         end if;
-        exit when p_partition is not null;
+        is_cut := v_room is null;
+        exit when is_cut or p_partition is not null;
     end loop;
 end
 $$;
@@ -228,9 +331,11 @@ $$;
 -- or by labels several joined by commas. r: the requests in order; an array with one element is
 -- good for all of them, and 0 or '' stands for none. Rows come in order of delivery: one a
 -- segment; requests that found nothing have one row without a partition, which says when there
--- may be something (-1: the group is gone).
+-- may be something (-1: the group is gone). p_bytes is the room that each answer has; rows of one
+-- with too little for what was there have a next_at, too.
 create or replace function monarq.pop_messages(
-    p_now bigint, g_groups text[], g_partition text[], g_count integer[], r_batch integer[],
+    p_now bigint, p_bytes bigint, g_groups text[], g_partition text[], g_count integer[],
+    r_batch integer[],
     r_partitions integer[], r_lease_us bigint[], r_auto_ack boolean[], r_consumer text[],
     r_token text[]
 ) returns table (
@@ -262,6 +367,7 @@ declare
     o_first bigint[];
     o_last bigint[];
     o_marks json[];
+    o_next bigint[];
 begin
     for v_run in 1 .. cardinality(g_groups) loop
         v_end := v_end + g_count[v_run];
@@ -321,12 +427,33 @@ begin
                         nullif(coalesce(i.consumer, r_consumer[1]), '') as consumer,
                         v_now + coalesce(nullif(coalesce(i.lease_us, r_lease_us[1]), 0),
                             (q.lease_time * 1000000)::bigint) as until,
-                        least(f.position + coalesce(i.batch, r_batch[1]), f.last_seq) as lease_to
+                        room.lease_to
                     from next f
                     join unnest(r_token[v_request : v_end], r_consumer[v_request : v_end],
                             r_lease_us[v_request : v_end], r_batch[v_request : v_end])
                         with ordinality as i (token, consumer, lease_us, batch, place)
                         on i.place = f.place
+                    cross join lateral (
+                        select least(f.position + coalesce(i.batch, r_batch[1]), f.last_seq)
+                            as last_seq
+                    ) as asked
+                    -- A single message always has room; most others have it with their segments.
+                    cross join lateral (
+                        select sum(octet_length(data)) as bytes from monarq.segments
+                        where asked.last_seq > f.position + 1 and partition_id = f.partition_id
+                            and first_seq <= asked.last_seq
+                            and first_seq >= (
+                                select max(first_seq) from monarq.segments
+                                where partition_id = f.partition_id
+                                    and first_seq <= f.position + 1)
+                    ) as around
+                    cross join lateral (
+                        select case when around.bytes > p_bytes
+                            then greatest(f.position + 1, monarq.last_with_room(
+                                f.partition_id, f.position + 1, asked.last_seq, p_bytes))
+                            else asked.last_seq end as lease_to
+                        offset 0
+                    ) as room
                     where not exists (select from next where special or last_seq <= position)
                 ) as n
                 where c.ctid = n.row
@@ -353,12 +480,13 @@ begin
             o_first := o_first || v_short.firsts;
             o_last := o_last || v_short.lasts;
             o_marks := o_marks || array_fill(null::json, array[v_short.count]);
+            o_next := o_next || array_fill(null::bigint, array[v_short.count]);
             v_request := v_request + v_short.count;
         end loop;
         while v_slow and v_request <= v_end loop
             v_got := monarq.pop_slowly(v_now, v_groups, v_partition,
                 coalesce(r_batch[v_request], r_batch[1]),
-                coalesce(r_partitions[v_request], r_partitions[1]),
+                coalesce(r_partitions[v_request], r_partitions[1]), p_bytes,
                 nullif(coalesce(r_lease_us[v_request], r_lease_us[1]), 0),
                 coalesce(r_auto_ack[v_request], r_auto_ack[1]), r_token[v_request],
                 nullif(coalesce(r_consumer[v_request], r_consumer[1]), ''));
@@ -374,6 +502,8 @@ begin
             o_first := o_first || v_got.first_seqs;
             o_last := o_last || v_got.last_seqs;
             o_marks := o_marks || v_got.marks;
+            o_next := o_next || array_fill(case when v_got.is_cut then v_now end,
+                array[cardinality(v_got.partition_ids)]);
             v_request := v_request + 1;
         end loop;
         if v_request <= v_end then
@@ -389,7 +519,7 @@ begin
     end loop;
 
     return query
-    select o.request, o.lease, case when o.lease is not null then o.until end, null::bigint,
+    select o.request, o.lease, case when o.lease is not null then o.until end, o.next_at,
         coalesce(o.queue_id, p.queue_id), o.partition_id, coalesce(o.name, p.name), o.marks,
         s.first_seq + cut.skip, cut.length, s.created_at,
         case when cut.length = s.count then s.data else substring(s.data
@@ -406,9 +536,10 @@ begin
             else s.producers[cut.skip + 1 : cut.skip + cut.length] end,
         case when cut.length = s.count then s.headers
             else s.headers[cut.skip + 1 : cut.skip + cut.length] end
-    from unnest(o_request, o_lease, o_until, o_queue, o_partition, o_name, o_first, o_last, o_marks)
+    from unnest(o_request, o_lease, o_until, o_queue, o_partition, o_name, o_first, o_last, o_marks,
+            o_next)
         with ordinality as o (request, lease, until, queue_id, partition_id, name, first_seq,
-            last_seq, marks, place)
+            last_seq, marks, next_at, place)
     left join lateral (
         select queue_id, name from monarq.partitions
         where o.name is null and id = o.partition_id offset 0
