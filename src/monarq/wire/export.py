@@ -10,9 +10,16 @@ from monarq.wire.fields import Name
 from monarq.wire.paging import PageAnswer, PageQuery
 from monarq.wire.shown import NameFilter, PartitionIdText, TimeFilter
 
-Number = Annotated[int, Meta(ge=1, le=2**53)]
 Seq = Annotated[int, Meta(ge=1, le=2**53)]
 ArchivedSeq = Annotated[int, Meta(ge=0, le=2**53)]
+SeqsOfPartition = Annotated[
+    list[Annotated[int, Meta(ge=1, le=2**53)]],
+    Meta(
+        min_length=3,
+        max_length=3,
+        description="the partition's number, the first and the last seq, both included",
+    ),
+]
 Position = Annotated[
     str,
     Meta(
@@ -59,11 +66,11 @@ class PlanAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
     partitions: list[PlanRow]
 
 
-class QueueQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExportQueueQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: NameFilter
 
 
-class PartitionsQuery(
+class ExportPartitionsQuery(
     Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
     queue: NameFilter
@@ -84,8 +91,8 @@ class ReadQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
 
 
 class MessagesBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    ranges: Annotated[list[tuple[Number, Seq, Seq]], Meta(max_length=1_000_000)]
-    """Of each: the partition's number, the first and the last seq, both included."""
+    ranges: Annotated[list[SeqsOfPartition], Meta(max_length=1_000_000)]
+    """Read one after the other; what is not kept is left out."""
     columns: Columns | None = None
     """All of the table `messages`, if left out."""
 

@@ -21,14 +21,14 @@ from monarq.tables import TableKind, arrow_schema, get_table
 from monarq.wire.export import (
     ArchivedAnswer,
     ArchivedBody,
+    ExportPartitionsQuery,
+    ExportQueueQuery,
     LogEndAnswer,
     LogEndQuery,
     MessagesBody,
-    PartitionsQuery,
     PlanAnswer,
     PlanQuery,
     PlanRow,
-    QueueQuery,
     ReadQuery,
     RowsBody,
 )
@@ -54,7 +54,7 @@ async def plan(service: Service, request: Request) -> Response:
 
 
 async def partitions(service: Service, request: Request) -> StreamingResponse:
-    query: PartitionsQuery = request.query
+    query: ExportPartitionsQuery = request.query
     created_from = time_or_none(query.created_from, "createdFrom")
     created_to = time_or_none(query.created_to, "createdTo")
     require_arrow()
@@ -82,7 +82,8 @@ async def read(service: Service, request: Request) -> StreamingResponse:
 
 async def messages(service: Service, request: Request) -> StreamingResponse:
     body: MessagesBody = request.body
-    return await _messages(service, body.ranges, body.columns)
+    spans = [(number, first, last) for number, first, last in body.ranges]
+    return await _messages(service, spans, body.columns)
 
 
 async def _messages(
@@ -137,7 +138,7 @@ async def log_end(service: Service, request: Request) -> Response:
 
 
 async def archived(service: Service, request: Request) -> Response:
-    query: QueueQuery = request.query
+    query: ExportQueueQuery = request.query
     positions = await service.broker.store.archived(query.queue)
     return json_answer(
         ArchivedAnswer(queue=query.queue, positions={str(n): seq for n, seq in positions.items()})
@@ -173,7 +174,7 @@ ROUTES = (
         handler=partitions,
         summary="The whole plan of a queue as one Arrow IPC stream",
         tag="export",
-        query=PartitionsQuery,
+        query=ExportPartitionsQuery,
         content_type=CONTENT_TYPE.decode(),
         errors=(404, 409, 501),
     ),
@@ -222,7 +223,7 @@ ROUTES = (
         handler=archived,
         summary="Up to which seq each partition of a queue is archived",
         tag="export",
-        query=QueueQuery,
+        query=ExportQueueQuery,
         answer=ArchivedAnswer,
         errors=(404, 409),
     ),
