@@ -1,8 +1,9 @@
 /* Overview: is it well, how does it flow, and what needs somebody. */
 
 import { get } from "../api.js";
-import { legend, meter, timeChart } from "../chart.js";
+import { meter } from "../chart.js";
 import { h } from "../dom.js";
+import { flowCharts } from "../flow_charts.js";
 import { bytes, count, duration, plural, rate, short } from "../format.js";
 import {
   button,
@@ -17,13 +18,14 @@ import {
   when,
 } from "../parts.js";
 import { link } from "../router.js";
-import { RANGES, times } from "../series.js";
+import { RANGES } from "../series.js";
 
 const RELOAD_MS = 15_000;
 
 export function open(ctx) {
   let range = RANGES.some(([key]) => key === ctx.query.range) ? ctx.query.range : "15m";
   let series = null;
+  let measure = "time";
   let busiest = [];
   let all = false;
 
@@ -73,7 +75,14 @@ export function open(ctx) {
           h("h2", null, "Over time"),
           h("div.toolbar-end", null, choice("Range", RANGES, range, chooseRange)),
         ),
-        series && charts(series),
+        series &&
+          flowCharts(series, {
+            measure,
+            onmeasure: (value) => {
+              measure = value;
+              ctx.redraw();
+            },
+          }),
         depth(busiest),
       ];
     },
@@ -259,61 +268,6 @@ function figures({ rates, lag, latency, totals }) {
       tone: totals.deadLetters ? "bad" : "",
       href: link(["dead-letters"]),
     }),
-  );
-}
-
-function charts(series) {
-  const at = times(series);
-  const shared = { times: at.times, from: at.from, to: at.to };
-  const flow = [
-    { name: "in", tone: "in", values: series.in },
-    { name: "out", tone: "out", values: series.out, fill: false },
-  ];
-  const latency = ["p50", "p95", "p99"].map((one) => ({
-    name: one,
-    tone: one,
-    values: series[one],
-  }));
-  const pending = [{ name: "pending", tone: "lag", values: series.pending }];
-  const errors = [
-    { name: "failed", tone: "failed", values: series.failed },
-    { name: "dead", tone: "dead", values: series.dead },
-  ];
-  const perSec = (value) => `${rate(value)}/s`;
-  return h(
-    "div.columns",
-    null,
-    picture("Throughput", flow, perSec, {
-      ...shared,
-      kind: "area",
-      axis: short,
-      label: "Messages in and out per second",
-    }),
-    picture("End-to-end latency", latency, duration, {
-      ...shared,
-      kind: "line",
-      label: "Time from push to completed",
-    }),
-    picture("Backlog", pending, count, {
-      ...shared,
-      kind: "area",
-      axis: short,
-      label: "Messages that wait",
-    }),
-    picture("Failures", errors, perSec, {
-      ...shared,
-      kind: "bars",
-      axis: short,
-      label: "Failed and dead per second",
-    }),
-  );
-}
-
-function picture(title, series, format, props) {
-  return panel(
-    title,
-    { actions: legend(series, format) },
-    timeChart(title, { ...props, series, format }),
   );
 }
 

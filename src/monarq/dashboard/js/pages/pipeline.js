@@ -18,6 +18,8 @@ import {
   wide,
 } from "../parts.js";
 
+const SEVERITY = { serious: "critical", notable: "warning", minor: "notice" };
+
 export function open(ctx) {
   let runs = [];
   let archives = [];
@@ -114,7 +116,7 @@ export function open(ctx) {
         null,
         "An analysis reads the archive and says in words and plots what happened: throughput, waiting, failures, skew.",
       ),
-      commandLine("monarq pipeline analyse"),
+      commandLine("monarq pipeline analyse ./lake"),
     );
   }
 
@@ -152,9 +154,9 @@ export function open(ctx) {
             .map((one, index) =>
               h(
                 "li.attention-item",
-                { key: index, class: `attention-${one.severity ?? "notice"}` },
+                { key: index, class: `attention-${SEVERITY[one.severity] ?? "notice"}` },
                 h("span.attention-mark", { "aria-hidden": "true" }),
-                h("p.attention-text", null, sentence(typeof one === "string" ? one : one.text)),
+                h("p.attention-text", null, sentence(one.text)),
               ),
             ),
         ),
@@ -238,8 +240,8 @@ export function open(ctx) {
       empty(
         "No pipeline has run yet.",
         "Spark pipelines archive everything that passes through into a lake of Parquet files, analyse it and replay it. Start with an archive; then analyse it.",
-        "monarq pipeline archive --once",
-        "monarq pipeline analyse",
+        "monarq pipeline archive ./lake --once",
+        "monarq pipeline analyse ./lake",
       ),
     );
   }

@@ -1,9 +1,9 @@
 /* One queue: how it flows, its partitions, its groups and its options. */
 
 import { ApiError, get, path } from "../api.js";
-import { legend, timeChart } from "../chart.js";
 import { notice } from "../dialog.js";
 import { h } from "../dom.js";
+import { flowCharts } from "../flow_charts.js";
 import { count, duration, rate, short } from "../format.js";
 import { groupTable } from "../group_table.js";
 import { button, choice, empty, moment, panel, queueLink, stat, state, tabs } from "../parts.js";
@@ -12,7 +12,7 @@ import { clear, destroy, pause, resume } from "../queue_acts.js";
 import { optionsEditor } from "../queue_options.js";
 import { partitionsView } from "../queue_partitions.js";
 import { go, link } from "../router.js";
-import { RANGES, times } from "../series.js";
+import { RANGES } from "../series.js";
 import { statesBar } from "../states.js";
 
 const RELOAD_MS = 15_000;
@@ -22,6 +22,7 @@ export function open(ctx) {
   const tab = ctx.query.tab ?? "flow";
   let detail = null;
   let series = null;
+  let measure = "messages";
   let gone = false;
   let range = RANGES.some(([key]) => key === ctx.query.range) ? ctx.query.range : "1h";
   const editor = optionsEditor(queue, ctx);
@@ -158,52 +159,15 @@ export function open(ctx) {
             }),
           ),
         ),
-      series && charts(),
+      series &&
+        flowCharts(series, {
+          measure,
+          onmeasure: (value) => {
+            measure = value;
+            ctx.redraw();
+          },
+        }),
     ];
-  }
-
-  function charts() {
-    const at = times(series);
-    const perSec = (value) => `${rate(value)}/s`;
-    const picture = (title, all, format, props) =>
-      panel(
-        title,
-        { actions: legend(all, format) },
-        timeChart(title, { ...at, ...props, series: all, format }),
-      );
-    return h(
-      "div.columns",
-      null,
-      picture(
-        "Throughput",
-        [
-          { name: "in", tone: "in", values: series.in },
-          { name: "out", tone: "out", values: series.out, fill: false },
-        ],
-        perSec,
-        { kind: "area", axis: short, label: "Messages in and out per second" },
-      ),
-      picture("Backlog", [{ name: "pending", tone: "lag", values: series.pending }], count, {
-        kind: "area",
-        axis: short,
-        label: "Messages that wait",
-      }),
-      picture(
-        "End-to-end latency",
-        ["p50", "p95", "p99"].map((one) => ({ name: one, tone: one, values: series[one] })),
-        duration,
-        { kind: "line", label: "Time from push to completed" },
-      ),
-      picture(
-        "Failures",
-        [
-          { name: "failed", tone: "failed", values: series.failed },
-          { name: "dead", tone: "dead", values: series.dead },
-        ],
-        perSec,
-        { kind: "bars", axis: short, label: "Failed and dead per second" },
-      ),
-    );
   }
 
   function about() {
