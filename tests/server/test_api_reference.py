@@ -36,8 +36,9 @@ def test_every_path_has_an_example() -> None:
         if not re.search(rf"localhost:6632{pattern}[\s?'\"]", called + "\n"):
             without.append(route.path)
     # What a running attempt prints is for workers, not for people with curl; an analysis is
-    # there once Spark has made one.
+    # there once Spark has made one, and a worker once it was started.
     assert set(without) <= {
+        "/api/v1/dashboard/workers/{worker}/stop",
         "/api/v1/items/{id}/output",
         "/api/v1/pipeline/analyses/{id}",
         "/api/v1/pipeline/analyses/{id}/report",

@@ -98,10 +98,9 @@ async def test_the_reference_names_every_operation_and_loads_nothing(memory_api:
     assert anchors <= set(re.findall(r'id="([^"]+)"', page))
 
 
-async def test_the_front_page_says_that_it_runs_and_leads_to_the_reference(
+async def test_the_reference_leads_to_the_dashboard_and_to_the_description(
     memory_api: Api,
 ) -> None:
-    page = (await memory_api.get("/")).body.decode()
-    assert "The broker runs" in page
-    assert 'href="/docs"' in page
+    page = (await memory_api.get("/docs")).body.decode()
+    assert 'href="/"' in page
     assert 'href="/openapi.json"' in page

@@ -32,6 +32,7 @@ MOST_ITEMS = 20
 JUDGED_AS_A_WHOLE = {
     "DELETE /api/v1/dlq",
     "GET /api/v1/analytics/queue-ops",
+    "GET /api/v1/dashboard/find",
     "GET /api/v1/items",
     "GET /api/v1/pop",
     "GET /api/v1/pop/queue/{queue}",
@@ -41,14 +42,20 @@ JUDGED_AS_A_WHOLE = {
     "POST /api/v1/ack/batch",
     "POST /api/v1/configure",
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek",
+    "POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek/preview",
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/seek",
+    "POST /api/v1/consumer-groups/{group}/queues/{queue}/seek/preview",
     "POST /api/v1/consumer-groups/{group}/subscription",
     "POST /api/v1/dlq/redrive",
     "POST /api/v1/items/{id}/output",
     "POST /api/v1/jobs",
     "POST /api/v1/push",
+    "POST /api/v1/session",
     "POST /api/v1/transaction",
 }
+
+#: An answer that never ends (tests of events have it).
+ENDLESS = "/api/v1/events"
 
 #: Answers 200 and tells of each ack what became of it, also of a malformed one.
 JUDGED_ONE_BY_ONE = {"POST /api/v1/ack/batch"}
@@ -60,6 +67,7 @@ REFUSED = ["400", "401", "403", "404", "405", "409", "413", "415", "429"]
 def described(server: ServerProcess) -> dict[str, Any]:
     """The server's own description, but for what would take too long."""
     document: dict[str, Any] = server.get("/openapi.json").json
+    del document["paths"][ENDLESS]
     for methods in document["paths"].values():
         for operation in methods.values():
             operation["parameters"] = [
@@ -123,7 +131,8 @@ def test_every_operation_does_what_its_description_says(start_server: StartServe
         elif isinstance(event, events.NonFatalError | events.FatalError):
             failures[f"{type(event).__name__} {len(failures)}"] = str(event)
     assert not failures, "\n\n".join(failures.values())
-    missing = {f"{route.method} {route.path}" for route in ROUTES} - statuses.keys()
+    described_routes = [route for route in ROUTES if route.path != ENDLESS]
+    missing = {f"{route.method} {route.path}" for route in described_routes} - statuses.keys()
     assert not missing, "operations that were never called"
     assert all(max(seen) < 500 for seen in statuses.values())
     refusable = {label for label, seen in statuses.items() if min(seen) < 300}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from monarq.errors import NotFoundError
 from monarq.model import QueueFlow, QueueKind
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
@@ -106,7 +107,9 @@ async def _view_of(service: Service, name: str) -> View:
     """A view that has the queue, also if it was made just now."""
     view = (await service.sampler.current()).view
     if name not in view.now.queues:
-        view = (await service.sampler.current(at_most=0.0)).view
+        view = (await service.sampler.current(anew=True)).view
+    if name not in view.now.queues:
+        raise NotFoundError(f"there is no queue {name!r}")
     return view
 
 
@@ -121,8 +124,10 @@ async def _dead_queue_of(store: Store, name: str) -> list[str]:
 async def get_losses(service: Service, request: Request) -> Response:
     name = path_name(request, "queue")
     store = service.broker.store
-    await store.get_queue(name)
-    [flow] = (await store.queue_flows(queue=name)).rows
+    found = (await store.queue_flows(queue=name)).rows
+    if not found:
+        raise NotFoundError(f"there is no queue {name!r}")
+    [flow] = found
     groups = (await store.group_flows(queue=name, limit=1000)).rows
     blocked_by = await _dead_queue_of(store, name)
     is_work = flow.kind is QueueKind.WORK
@@ -132,11 +137,11 @@ async def get_losses(service: Service, request: Request) -> Response:
     clear = [f"{plural(kept, what)} will be removed, done or not."]
     delete = [f"{plural(flow.stored, what)} and the queue itself will be removed."]
     if is_work and flow.leased:
-        clear.append(f"{plural(flow.leased, 'item')} of them are being worked on.")
+        clear.append(f"{plural(flow.leased, 'item')} being worked on will be lost too.")
     if groups and kept:
         clear.append(f"{plural(len(groups), 'group')} will be at the end.")
     if groups:
-        delete.append(f"{plural(len(groups), 'group')} will lose their place.")
+        delete.append(f"{plural(len(groups), 'group')} will be forgotten.")
     if flow.dead_letters:
         clear.append(f"{plural(flow.dead_letters, 'dead letter')} will stay.")
         delete.append(f"{plural(flow.dead_letters, 'dead letter')} will be lost.")

@@ -18,6 +18,8 @@ _FAR_BEHIND_SECONDS = 300.0
 _UNCONSUMED = 100
 _OLD_TRANSACTION_SECONDS = 300.0
 _WAITING_JOB_SECONDS = 60.0
+_RISING = 3
+"""Deaths in the last seconds that are more than chance."""
 _ORDER = {"critical": 0, "warning": 1, "notice": 2}
 
 
@@ -206,6 +208,8 @@ def _of_queues(view: View, findings: Findings) -> Iterator[Weighed]:
 
 def _dead_letters(view: View, flow: QueueFlow) -> Attention:
     rate = view.queue_rates(flow)[3]
+    if rate * view.seconds < _RISING:
+        rate = 0.0
     rising = f", and {number(rate * 60)} more die a minute" if rate else ""
     return Attention(
         id=f"dead_letters:{flow.queue}",

@@ -73,12 +73,11 @@ class Sampler:
 
     # --- for those who ask -------------------------------------------------------------------
 
-    async def current(self, *, at_most: float = FRESH_SECONDS) -> Sight:
-        """What was seen last, if that was lately; otherwise it is looked at now."""
+    async def current(self, *, anew: bool = False) -> Sight:
+        """What was seen last, if that was lately; otherwise, or `anew`, it is looked at now."""
         async with self._reading:
             age = self._now() - self._read_at
-            # With very many queues also those who do not watch wait for what is there.
-            if age > max(at_most, self._took / MOST_OF_TIME):
+            if anew or age > max(FRESH_SECONDS, self._took / MOST_OF_TIME):
                 await self._look()
                 if not self.sight.view.before.at and self._took < _FIRST_LOOK_SECONDS:
                     await asyncio.sleep(_FIRST_LOOK_SECONDS)

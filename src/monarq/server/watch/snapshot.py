@@ -17,6 +17,7 @@ from monarq.times import iso
 from monarq.wire.watching import GroupLine, QueueLine
 
 BEHIND_SECONDS = 60.0
+_OLDER = 10 * SECOND
 
 T = TypeVar("T")
 
@@ -173,16 +174,19 @@ class View:
 def next_view(last: View, now: Snapshot, window: int) -> View:
     """The view of a new moment. Rates are told by one at least `window` ago, if there is one."""
     before = last.before
-    if not before.at or last.now.at - before.at >= window:
+    is_over = last.now.at - before.at >= window and now.at - last.now.at >= SECOND
+    if not before.at or is_over:
         before = last.now
     old = last.now
+    # Who is behind is so for longer every moment; that is told now and then.
+    is_later = now.at // _OLDER != old.at // _OLDER
     changed = {name for name, flow in now.queues.items() if old.queues.get(name) != flow}
     changed.update(name for name in old.queues if name not in now.queues)
     groups = {
         (queue, name)
         for queue, named in now.groups.items()
         for name, flow in named.items()
-        if flow.lag or old.groups.get(queue, {}).get(name) != flow
+        if (flow.lag and is_later) or old.groups.get(queue, {}).get(name) != flow
     }
     groups.update(
         (queue, name)

@@ -1,0 +1,285 @@
+"""Signing in: a cookie in place of the token, good for its bearer alone and for a while."""
+
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from monarq.api_keys import create_key, revoke_key
+from monarq.clock import SECOND, ManualClock
+from monarq.config import Settings
+from monarq.server.app import Application
+from monarq.server.auth import Authenticator
+from monarq.server.routes import ROUTES
+from monarq.server.sessions import COOKIE, SETTING, Sessions
+from tests.server.application import JSON_TYPE, Answered, Api, answered, dumps, running_api
+
+SECRET = "a secret of thirty-two bytes or more"
+SESSION = "/api/v1/session"
+PUSH = "/api/v1/push"
+ONE = {"items": [{"queue": "q", "payload": 1}]}
+
+
+class Browser:
+    """Keeps cookies as a browser does."""
+
+    def __init__(self, app: Application, clock: ManualClock) -> None:
+        self.app = app
+        self.clock = clock
+        self.cookie: str | None = None
+        self.attributes = ""
+        self.csrf: str | None = None
+
+    async def call(
+        self, method: str, target: str, body: Any = None, *, csrf: bool = True, **headers: str
+    ) -> Answered:
+        sent = {**JSON_TYPE, "host": "broker:6632"}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.cookie is not None:
+            sent["cookie"] = f"other=1; {COOKIE}={self.cookie}"
+        if csrf and self.csrf is not None:
+            sent["x-csrf-token"] = self.csrf
+        answer = await answered(
+            self.app.handle(method, target, sent, b"" if body is None else dumps(body), "peer")
+        )
+        if "Set-Cookie" in answer.headers:
+            self.attributes = answer.headers["Set-Cookie"]
+            jar = SimpleCookie(self.attributes)
+            self.cookie = jar[COOKIE].value or None
+        return answer
+
+    async def sign_in(self, token: str, **headers: str) -> Any:
+        answer = await self.call("POST", SESSION, {"token": token}, **headers)
+        assert answer.status == 200, answer
+        self.csrf = answer.json["csrfToken"]
+        return answer.json
+
+    def token(self, role: str = "write", seconds: int = 600) -> str:
+        claims = {"sub": "ann", "role": role, "exp": self.clock.now() // SECOND + seconds}
+        return jwt.encode(claims, SECRET, "HS256")
+
+
+@contextlib.asynccontextmanager
+async def guarded(api: Api, **settings: Any) -> AsyncIterator[Browser]:
+    """A browser before a process that asks who calls, on the store of `api`."""
+    chosen = Settings(auth=True, jwt_secret=SECRET, jwt_leeway_seconds=0, **settings)
+    authenticator = Authenticator(chosen, clock=api.clock)
+    await authenticator.start()
+    sessions = Sessions(
+        authenticator, lambda: api.broker.store, api.clock, lambda: api.clock.now() / SECOND
+    )
+    api.service.sessions = sessions
+    try:
+        yield Browser(
+            Application(api.service, ROUTES, authenticate=sessions.authenticate), api.clock
+        )
+    finally:
+        await authenticator.close()
+
+
+async def test_a_token_is_exchanged_for_a_cookie_that_no_script_can_read(api: Api) -> None:
+    async with guarded(api) as browser:
+        assert (await browser.call("POST", PUSH, ONE)).status == 401
+        nobody = (await browser.call("GET", SESSION)).json
+        assert nobody == {
+            "auth": True, "signedIn": False, "subject": None, "role": None, "roles": [],
+            "csrfToken": None, "expiresAt": None, "version": None, "store": None,
+        }  # fmt: skip
+        told = await browser.sign_in(browser.token())
+        assert (told["subject"], told["role"], told["roles"]) == ("ann", "write", ["read", "write"])
+        for attribute in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=600"):
+            assert attribute in browser.attributes
+        assert "Secure" not in browser.attributes
+        assert (await browser.call("POST", PUSH, ONE)).status == 201
+        assert (await browser.call("GET", SESSION)).json == told
+        assert (await browser.call("GET", "/api/v1/dashboard/settings")).status == 403
+        assert (await browser.call("DELETE", SESSION)).json["signedIn"] is False
+        assert browser.cookie is None
+        assert (await browser.call("POST", PUSH, ONE)).status == 401
+
+
+async def test_a_session_pushes_in_the_name_of_its_subject(api: Api) -> None:
+    async with guarded(api) as browser:
+        await browser.sign_in(browser.token())
+        await browser.call("POST", PUSH, ONE)
+        rows = (await browser.call("GET", "/api/v1/messages?queue=q")).json["messages"]
+        assert rows[0]["producerSub"] == "ann"
+
+
+async def test_over_tls_the_cookie_is_for_tls_alone(memory_api: Api) -> None:
+    async with guarded(memory_api) as browser:
+        await browser.sign_in(browser.token(), x_forwarded_proto="https")
+        assert "Secure" in browser.attributes
+
+
+async def test_what_changes_something_needs_the_token_that_only_our_page_knows(api: Api) -> None:
+    async with guarded(api) as browser:
+        await browser.sign_in(browser.token("admin"))
+        assert (await browser.call("POST", PUSH, ONE)).status == 201
+        refused = await browser.call("POST", PUSH, ONE, csrf=False)
+        assert (refused.status, refused.code) == (403, "csrf")
+        for method, target in (
+            ("DELETE", "/api/v1/resources/queues/q"),
+            ("POST", "/api/v1/resources/queues/q/clear"),
+            ("GET", "/api/v1/pop/queue/q"),
+            ("DELETE", SESSION),
+        ):
+            for token in ("", "x" * 43, "ü"):
+                answer = await browser.call(method, target, csrf=False, x_csrf_token=token)
+                assert (answer.status, answer.code) == (403, "csrf"), (method, target)
+        assert (await browser.call("GET", "/api/v1/messages?queue=q", csrf=False)).status == 200
+        other = Browser(browser.app, browser.clock)
+        await other.sign_in(other.token())
+        browser.csrf = other.csrf
+        assert (await browser.call("POST", PUSH, ONE)).code == "csrf"
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+async def test_calls_that_another_site_made_the_browser_send_are_refused(
+    memory_api: Api, is_guarded: bool
+) -> None:
+    async with guarded(memory_api) as browser:
+        if is_guarded:
+            await browser.sign_in(browser.token())
+        else:
+            browser.app = Application(memory_api.service, ROUTES)
+        foreign = (
+            {"origin": "http://evil.example"},
+            {"origin": "null"},
+            {"origin": "http://[bad"},
+            {"origin": "http://broker:9999"},
+            {"sec_fetch_site": "cross-site"},
+            {"sec_fetch_site": "same-site", "origin": "http://broker:6632"},
+        )
+        for headers in foreign:
+            answer = await browser.call("POST", PUSH, ONE, **headers)
+            assert (answer.status, answer.code) == (403, "foreign_origin"), headers
+            assert (await browser.call("GET", "/api/v1/pop/queue/q", **headers)).status == 403
+        own = (
+            {"origin": "http://broker:6632"},
+            {"sec_fetch_site": "same-origin", "origin": "https://proxy.example"},
+            {"sec_fetch_site": "none"},
+            {"origin": "https://proxy.example", "x_forwarded_host": "proxy.example"},
+        )
+        for headers in own:
+            assert (await browser.call("POST", PUSH, ONE, **headers)).status == 201, headers
+
+
+async def test_another_site_cannot_sign_anybody_in_or_out(memory_api: Api) -> None:
+    async with guarded(memory_api) as browser:
+        token = browser.token()
+        for method, body in (("POST", {"token": token}), ("DELETE", None)):
+            answer = await browser.call(method, SESSION, body, origin="http://evil.example")
+            assert (answer.status, answer.code) == (403, "foreign_origin")
+            assert browser.cookie is None
+
+
+async def test_a_session_ends_with_its_token_and_after_half_a_day(memory_api: Api) -> None:
+    async with guarded(memory_api) as browser:
+        await browser.sign_in(browser.token(seconds=600))
+        browser.clock.advance(599)
+        assert (await browser.call("POST", PUSH, ONE)).status == 201
+        browser.clock.advance(2)
+        assert (await browser.call("POST", PUSH, ONE)).status == 401
+        assert (await browser.call("GET", SESSION)).json["signedIn"] is False
+        await browser.sign_in(browser.token(seconds=10**6))
+        browser.clock.advance(12 * 3600 - 1)
+        assert (await browser.call("POST", PUSH, ONE)).status == 201
+        browser.clock.advance(2)
+        assert (await browser.call("POST", PUSH, ONE)).status == 401
+
+
+async def test_a_session_of_an_api_key_ends_when_the_key_is_revoked(
+    memory_api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monarq.server.auth.LOOK_AGAIN_SECONDS", 0.0)
+    path = tmp_path / "keys.json"
+    secret, key = create_key(path, name="desk", role="write", now=0)
+    create_key(path, name="other", role="write", now=0)
+    async with guarded(memory_api, api_keys=str(path)) as browser:
+        told = await browser.sign_in(secret)
+        assert told["subject"] == "desk"
+        assert (await browser.call("POST", PUSH, ONE)).status == 201
+        revoke_key(path, key.id)
+        browser.clock.advance(2)
+        assert (await browser.call("POST", PUSH, ONE)).status == 401
+
+
+async def test_no_cookie_but_our_own_is_good(memory_api: Api) -> None:
+    async with guarded(memory_api) as browser:
+        await browser.sign_in(browser.token("read"))
+        good = browser.cookie
+        assert good is not None
+        body, _, signature = good.partition(".")
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        raised = [claims[0], "admin", *claims[2:]]
+        forged = base64.urlsafe_b64encode(json.dumps(raised).encode()).rstrip(b"=").decode()
+        for cookie in (
+            f"{forged}.{signature}", f"{body}.", f"{body}.{signature[:-1]}", body, ".", "x.y", "..",
+            f"{body}.{signature}x", f"{signature}.{body}",
+        ):  # fmt: skip
+            browser.cookie = cookie
+            browser.clock.advance(2)
+            assert (await browser.call("GET", "/api/v1/status")).status == 401, cookie
+        browser.cookie = good
+        assert (await browser.call("GET", "/api/v1/status")).status == 200
+
+
+async def test_a_cookie_does_not_hold_the_token_and_the_secret_is_never_shown(api: Api) -> None:
+    async with guarded(api) as browser:
+        token = browser.token("admin")
+        await browser.sign_in(token)
+        assert browser.cookie is not None
+        assert token.rpartition(".")[2] not in browser.cookie
+        secret = (await api.broker.store.get_settings())[SETTING]
+        for route in ROUTES:
+            if route.method == "GET" and "{" not in route.path and route.query is None:
+                answer = await browser.call("GET", route.path)
+                assert secret.encode() not in answer.body, route.path
+
+
+async def test_every_process_on_a_store_knows_the_sessions_of_the_others(api: Api) -> None:
+    async with guarded(api) as one, guarded(api) as two:
+        await one.sign_in(one.token())
+        two.cookie, two.csrf = one.cookie, one.csrf
+        assert (await two.call("POST", PUSH, ONE)).status == 201
+        # A secret that was made anew holds for all, soon after.
+        await api.broker.store.set_setting(SETTING, "another")
+        api.clock.advance(2)
+        await two.sign_in(two.token())
+        one.cookie, one.csrf = two.cookie, two.csrf
+        assert (await one.call("POST", PUSH, ONE)).status == 201
+
+
+@pytest.mark.parametrize("token", ["x", "a.b.c", "mq_00_00", " ", "ü" * 10, "Bearer x"])
+async def test_bad_tokens_sign_nobody_in(memory_api: Api, token: str) -> None:
+    async with guarded(memory_api) as browser:
+        answer = await browser.call("POST", SESSION, {"token": token})
+        assert answer.status == 401, answer
+        assert answer.error
+        assert browser.cookie is None
+
+
+async def test_a_token_in_the_header_needs_no_csrf_token(memory_api: Api) -> None:
+    async with guarded(memory_api) as browser:
+        headers = {"authorization": f"Bearer {browser.token()}"}
+        assert (await browser.call("POST", PUSH, ONE, **headers)).status == 201
+        await browser.sign_in(browser.token("read"))
+        # It holds even beside a cookie that allows less.
+        assert (await browser.call("POST", PUSH, ONE, csrf=False, **headers)).status == 201
+
+
+async def test_where_nobody_is_asked_everybody_is_an_admin() -> None:
+    async with running_api("memory:") as api:
+        browser = Browser(Application(api.service, ROUTES), api.clock)
+        told = (await browser.call("GET", SESSION)).json
+        assert (told["auth"], told["signedIn"], told["role"]) == (False, True, "admin")
+        assert told["csrfToken"] is None
+        assert (await browser.call("POST", SESSION, {"token": "x"})).status == 400
+        assert (await browser.call("DELETE", SESSION)).json["signedIn"] is True
