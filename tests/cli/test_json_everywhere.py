@@ -145,6 +145,7 @@ ELSEWHERE = {
     "pipeline archive",
     "pipeline compact",
     "pipeline replay",
+    "pipeline run",
 }
 
 

@@ -68,7 +68,7 @@ def target_kind(options: SinkOptions) -> QueueKind | None:
         return queue_kind(options.url, options.token, name or "-", options.retry_seconds)
     from monarq.spark.sink_store import sink_store
 
-    return sink_store(options.url, options.encryption_key).queue_kind(name or "-")
+    return sink_store(options.url, options.encryption_keys).queue_kind(name or "-")
 
 
 @dataclass

@@ -100,11 +100,10 @@ async def _push_copies(link: Link, one: Missing, first: PushItem) -> None:
 
 @asynccontextmanager
 async def _linked(options: SinkOptions) -> AsyncIterator[Link]:
-    key = options.encryption_key
     link = open_link(
         options.url,
         token=options.token if options.is_http else None,
-        keys=[] if key is None else [key],
+        keys=options.encryption_keys,
         schema="monarq",
         clock=None,
         timeout=_TIMEOUT_SECONDS,

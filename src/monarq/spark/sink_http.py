@@ -82,21 +82,15 @@ class BrokerConnection:
     ) -> bytes:
         """The body of a good answer. `gone` ends the repeats: nobody waits any more."""
         deadline = time.monotonic() + self._retry_seconds
-        pause = _FIRST_PAUSE_SECONDS
+        pause, ended = _FIRST_PAUSE_SECONDS, gone or threading.Event()
         while True:
             try:
                 return self._once(method, path, body)
-            except (StoreUnavailableError, QueueFullError) as error:
+            except (StoreUnavailableError, QueueFullError):
                 left = deadline - time.monotonic()
-                if left <= 0:
+                if left <= 0 or ended.wait(min(pause * random.uniform(0.5, 1.0), left)):
                     raise
-                wait = min(pause * random.uniform(0.5, 1.0), left)
-                if gone is not None and gone.wait(wait):
-                    raise
-                if gone is None:
-                    time.sleep(wait)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-                del error
 
     def _once(self, method: str, path: str, body: bytes | None) -> bytes:
         try:
@@ -175,7 +169,7 @@ class BrokerLanes:
         if error is not None:
             self._gone.set()
         for inbox in self._inboxes:
-            self._put(inbox, None)
+            inbox.put(None)
         for thread in self._threads:
             thread.join()
         if error is None and self._error is not None:
@@ -183,13 +177,10 @@ class BrokerLanes:
 
     def send(self, lane: int, count: int, body: bytes) -> None:
         """Waits for its turn; raises what an earlier one met."""
-        self._put(self._inboxes[lane], (count, body))
+        # A lane that has failed goes on emptying its inbox, so this always comes to an end.
+        self._inboxes[lane].put((count, body))
         if self._error is not None:
             raise self._error
-
-    def _put(self, inbox: queue.Queue[tuple[int, bytes] | None], what: Any) -> None:
-        # A lane that has failed goes on emptying its inbox, so this always comes to an end.
-        inbox.put(what)
 
     def _run(
         self, inbox: queue.Queue[tuple[int, bytes] | None], connection: BrokerConnection

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from monarq.errors import InvalidRequestError
+from monarq.crypto import parse_key
+from monarq.errors import InvalidRequestError, MonarqError
 from monarq.model import DEFAULT_PARTITION, MAX_BATCH
 from monarq.spark.option_table import Option, one_of, option_values, text, whole_number
 from monarq.spark.options import CONNECTION_OPTIONS, chosen_token, required_url
@@ -29,76 +30,81 @@ _COLUMN = "the name of a column"
 
 WRITE_OPTIONS: tuple[Option, ...] = (
     *CONNECTION_OPTIONS,
-    Option("queue", _name, "the name of a queue", "Where all rows go."),
-    Option("queueColumn", text, _COLUMN, "Text: the queue of each row."),
+    Option("queue", _name, "the name of a queue", "where all rows go"),
+    Option("queueColumn", text, _COLUMN, "text: the queue of each row"),
     Option(
         "partition",
         _name,
         "the name of a partition",
-        "Where all rows go in their queue.",
+        "where all rows go in their queue",
         shown_default=f"the column `partition` beside `payload`, else `{DEFAULT_PARTITION}`",
     ),
-    Option("partitionColumn", text, _COLUMN, "Text: the partition of each row."),
-    Option("transactionIdColumn", text, _COLUMN, "Text: the transaction id of each row."),
+    Option("partitionColumn", text, _COLUMN, "text: the partition of each row"),
+    Option("transactionIdColumn", text, _COLUMN, "text: the transaction id of each row"),
     Option(
         "transactionIds",
         one_of(ID_RULES),
         ", ".join(f"`{rule}`" for rule in ID_RULES),
-        "How rows get their transaction ids.",
+        "how rows get their transaction ids",
         "auto",
         "`auto`",
     ),
-    Option("writeId", _name, "a name", "Part of hashed and positional ids: another, other ids."),
+    Option(
+        "writeId",
+        _name,
+        "a name",
+        "part of hashed and positional ids: another name makes other ids",
+    ),
     Option(
         "traceIdColumn",
         text,
         _COLUMN,
-        "Text: the trace id of each row.",
+        "text: the trace id of each row",
         shown_default="`trace_id` beside `payload`",
     ),
     Option(
         "priorityColumn",
         text,
         _COLUMN,
-        "A whole number: the item's priority. Work queues only.",
+        "a whole number: the priority of each item (work queues)",
         shown_default="`priority` beside `payload`",
     ),
     Option(
         "runAtColumn",
         text,
         _COLUMN,
-        "A timestamp: when the item is due. Work queues only.",
+        "a timestamp: when each item is due (work queues)",
         shown_default="`run_at` beside `payload`",
     ),
     Option(
         "maxAttemptsColumn",
         text,
         _COLUMN,
-        "A whole number: the item's attempts. Work queues only.",
+        "a whole number: the most attempts of each item (work queues)",
     ),
     Option(
         "messagesPerRequest",
         whole_number(1, MAX_BATCH),
-        f"a whole number from 1 to {MAX_BATCH}",
-        "Messages in one push.",
+        f"a number from 1 to {MAX_BATCH}",
+        "messages in one push, at most",
         2000,
-        "2000",
+        "`2000`",
     ),
     Option(
         "requestsInFlight",
         whole_number(1, 32),
-        "a whole number from 1 to 32",
-        "Pushes of one task at the same time; those to one partition go one after the other.",
+        "a number from 1 to 32",
+        "pushes of one task at the same time; those to one partition go one after the other",
         2,
-        "2",
+        "`2`",
     ),
     Option(
         "retrySeconds",
         whole_number(0, 3600),
-        "a whole number from 0 to 3600",
-        "How long a push is repeated while nobody can take it.",
+        "a number from 0 to 3600",
+        "how long a push is repeated while nobody can take it",
         60,
-        "60",
+        "`60`",
     ),
 )
 
@@ -108,7 +114,7 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
 
     url: str
     token: str | None
-    encryption_key: bytes | None
+    encryption_keys: tuple[bytes, ...]
     queue: str | None
     queue_column: str | None
     partition: str | None
@@ -137,7 +143,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     options = SinkOptions(
         url=url.rstrip("/") if url.startswith("http") else url,
         token=chosen_token(url, values["token"]),
-        encryption_key=_key(values["encryptionKey"]),
+        encryption_keys=_keys(values["encryptionKey"]),
         queue=values["queue"],
         queue_column=values["queueColumn"],
         partition=values["partition"],
@@ -157,16 +163,12 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     return options
 
 
-def _key(text: str | None) -> bytes | None:
-    if text is None:
-        return None
+def _keys(text: str | None) -> tuple[bytes, ...]:
+    """Several with commas between, the one to encrypt with first."""
     try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != 32:
-        raise InvalidRequestError("option 'encryptionKey' must be 64 hexadecimal digits")
-    return key
+        return () if text is None else tuple(map(parse_key, text.split(",")))
+    except MonarqError as error:
+        raise InvalidRequestError(f"option 'encryptionKey': {error}") from None
 
 
 def _check_together(options: SinkOptions) -> None:
@@ -174,7 +176,7 @@ def _check_together(options: SinkOptions) -> None:
         raise InvalidRequestError("give one of the options 'queue' and 'queueColumn'")
     if options.partition is not None and options.partition_column is not None:
         raise InvalidRequestError("give only one of the options 'partition' and 'partitionColumn'")
-    if options.encryption_key is not None and options.is_http:
+    if options.encryption_keys and options.is_http:
         raise InvalidRequestError("option 'encryptionKey' is for a store; a broker has its own")
     rule, column = options.transaction_ids, options.transaction_id_column
     if rule == "column" and column is None:

@@ -24,11 +24,9 @@ _CONNECTIONS = 4
 class SinkStore:
     """A store, for callers without a loop."""
 
-    def __init__(self, url: str, key: bytes | None) -> None:
+    def __init__(self, url: str, keys: tuple[bytes, ...]) -> None:
         self._portal = Portal()
-        self._store: Store = self._portal.run(
-            open_store(url, keys=[] if key is None else [key], connections=_CONNECTIONS)
-        )
+        self._store: Store = self._portal.run(open_store(url, keys=keys, connections=_CONNECTIONS))
 
     def close(self) -> None:
         self._portal.run(self._store.close())
@@ -71,12 +69,12 @@ async def _pushed(store: Store, push: Push, retry_seconds: float) -> list[PushSt
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-_opened: dict[tuple[int, str, bytes | None], SinkStore] = {}
+_opened: dict[tuple[int, str, tuple[bytes, ...]], SinkStore] = {}
 
 
-def sink_store(url: str, key: bytes | None) -> SinkStore:
+def sink_store(url: str, keys: tuple[bytes, ...]) -> SinkStore:
     """The store at this address, kept open for the tasks to come in this process."""
-    place = (os.getpid(), url, key)
+    place = (os.getpid(), url, keys)
     if place not in _opened:
-        _opened[place] = SinkStore(url, key)
+        _opened[place] = SinkStore(url, keys)
     return _opened[place]

@@ -48,7 +48,7 @@ def _to_broker(options: SinkOptions, reader: RowReader, batches: Iterable[Record
 
 def _to_store(options: SinkOptions, reader: RowReader, batches: Iterable[RecordBatch]) -> Written:
     written = Written()
-    store = sink_store(options.url, options.encryption_key)
+    store = sink_store(options.url, options.encryption_keys)
     for batch in batches:
         for rows in reader.read(batch):
             for push in pushes(rows, options.messages_per_request):
