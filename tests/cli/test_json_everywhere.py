@@ -142,6 +142,7 @@ WITHOUT = {
 #: Tried with real processes: workers in test_worker_command.py, pipelines in tests/spark.
 ELSEWHERE = {
     "worker start",
+    "pipeline analyse",
     "pipeline archive",
     "pipeline compact",
     "pipeline replay",
