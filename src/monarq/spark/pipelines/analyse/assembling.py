@@ -118,7 +118,7 @@ def _groups(measured: Measured) -> list[GroupFigures]:
             dead_letters=letters.get(key, 0),
             backlog=lag.backlog if lag else 0,
             backlog_partitions=lag.backlog_partitions if lag else 0,
-            oldest_at=lag.oldest if lag else None,
+            oldest_at=measured.backlog.oldest.get(key),
         )
 
     found = map(group, measured.answering.by_group)
@@ -229,8 +229,14 @@ def _errors(measured: Measured) -> list[ErrorFigures]:
 def _partitions(
     measured: Measured, queues: list[QueueFigures], groups: list[GroupFigures]
 ) -> list[PartitionFigures]:
+    """Each once, with the group that is furthest behind in it."""
     messages = {queue.queue: queue.messages for queue in queues}
     backlog = {(group.queue, group.group): group.backlog for group in groups}
+    worst: dict[int, Row] = {}
+    for row in measured.backlog.partitions:
+        known = worst.get(row.partition_id)
+        if known is None or (row.backlog, row.group) > (known.backlog, known.group):
+            worst[row.partition_id] = row
     found = [
         PartitionFigures(
             queue=row.queue,
@@ -239,10 +245,10 @@ def _partitions(
             payload_bytes=row.bytes,
             share=row.messages / messages[row.queue],
             backlog=row.backlog,
-            backlog_share=row.backlog / (backlog.get((row.queue, row.backlog_group)) or 1),
-            backlog_group=row.backlog_group,
+            backlog_share=row.backlog / backlog[row.queue, row.group] if row.backlog else 0.0,
+            backlog_group=row.group if row.backlog else None,
         )
-        for row in measured.backlog.partitions
+        for row in worst.values()
     ]
     return sorted(found, key=lambda row: (-row.messages, row.queue, row.partition))
 

@@ -15,21 +15,61 @@ from monarq.spark.pipelines.analyse.sources import Sources
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-#: Of each queue: those with the most messages, and those with the most before a group.
+#: Of each queue, those with the most messages; of each group, those with the most before it.
 MOST_PARTITIONS = 20
 
 
 @dataclass(frozen=True)
 class Backlog:
     by_group: list[Row]
-    """queue, group, backlog, backlog_partitions, oldest"""
+    """queue, group, backlog, backlog_partitions"""
+    oldest: dict[tuple[str, str], int]
+    """By queue and group: when the oldest message that waits was pushed."""
     partitions: list[Row]
-    """queue, partition, messages, bytes, backlog, backlog_group"""
+    """queue, group (null, if nobody consumes the queue), partition, partition_id, messages, bytes,
+    backlog"""
 
 
 def measure_backlog(sources: Sources, partitions: DataFrame) -> Backlog:
     """`partitions` as the traffic has them."""
     from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    behind = _behind(sources, partitions).persist()
+    try:
+        by_group = (
+            behind.where("group is not null")
+            .groupBy("queue", "group")
+            .agg(
+                f.sum("backlog").alias("backlog"),
+                f.count(f.when(f.col("backlog") > 0, True)).alias("backlog_partitions"),
+            )
+            .collect()
+        )
+        of_group = Window.partitionBy("queue", "group")
+        largest = (
+            behind.withColumn(
+                "message_rank",
+                f.row_number().over(of_group.orderBy(f.desc("messages"), "partition")),
+            )
+            .withColumn(
+                "backlog_rank",
+                f.row_number().over(of_group.orderBy(f.desc("backlog"), "partition")),
+            )
+            .where(
+                (f.col("message_rank") <= MOST_PARTITIONS)
+                | ((f.col("backlog_rank") <= MOST_PARTITIONS) & (f.col("backlog") > 0))
+            )
+            .collect()
+        )
+        some_wait = any(row.backlog for row in by_group)
+        return Backlog(by_group, _oldest(sources, behind) if some_wait else {}, largest)
+    finally:
+        behind.unpersist()
+
+
+def _behind(sources: Sources, partitions: DataFrame) -> DataFrame:
+    """A row for each partition and each group of its queue, with how much waits there."""
     from pyspark.sql import functions as f
 
     delivered = sources.answers.where("not is_work").select(
@@ -41,60 +81,42 @@ def measure_backlog(sources: Sources, partitions: DataFrame) -> Backlog:
         .groupBy("queue", "group", "partition_id")
         .agg(f.max("seq").alias("reached"))
     )
-    groups = delivered.select("queue", "group").distinct()
-    behind = (
-        partitions.join(groups, "queue")
+    groups = f.broadcast(delivered.select("queue", "group").distinct())
+    next_seq = f.greatest(f.coalesce(f.col("reached") + 1, f.lit(0)), "first_seq")
+    waiting = f.greatest(f.col("last_seq") - f.col("next_seq") + 1, f.lit(0))
+    return (
+        partitions.join(groups, "queue", "left")
         .join(reached, ["queue", "group", "partition_id"], "left")
-        .withColumn("next", f.greatest(f.coalesce(f.col("reached") + 1, f.lit(0)), "first_seq"))
+        .withColumn("next_seq", next_seq)
+        # Messages that were deleted leave a hole; without a group, there is nobody to wait for.
         .withColumn(
             "backlog",
-            # Messages that were deleted leave a hole.
-            f.least(f.greatest(f.col("last_seq") - f.col("next") + 1, f.lit(0)), f.col("messages")),
+            f.when(f.col("group").isNull(), f.lit(0)).otherwise(
+                f.least(waiting, f.col("messages"))
+            ),
         )
-        .persist()
+        .select(
+            "queue",
+            "group",
+            "partition",
+            "partition_id",
+            "messages",
+            "bytes",
+            "next_seq",
+            "backlog",
+        )
     )
+
+
+def _oldest(sources: Sources, behind: DataFrame) -> dict[tuple[str, str], int]:
+    from pyspark.sql import functions as f
+
     pushed = sources.messages.select("partition_id", "seq", "created")
-    try:
-        oldest = (
-            behind.where("backlog > 0")
-            .select("queue", "group", "partition_id", f.col("next").alias("seq"))
-            .join(pushed, ["partition_id", "seq"])
-            .groupBy("queue", "group")
-            .agg(f.min("created").alias("oldest"))
-        )
-        by_group = (
-            behind.groupBy("queue", "group")
-            .agg(
-                f.sum("backlog").alias("backlog"),
-                f.count(f.when(f.col("backlog") > 0, True)).alias("backlog_partitions"),
-            )
-            .join(oldest, ["queue", "group"], "left")
-        )
-        worst = (
-            behind.groupBy("queue", "partition_id")
-            .agg(f.max(f.struct("backlog", "group")).alias("worst"))
-            .select("queue", "partition_id", "worst.backlog", "worst.group")
-        )
-        by_messages = Window.partitionBy("queue").orderBy(f.desc("messages"), "partition")
-        by_backlog = Window.partitionBy("queue").orderBy(f.desc("backlog"), "partition")
-        largest = (
-            partitions.join(worst, ["queue", "partition_id"], "left")
-            .withColumn("backlog", f.coalesce("backlog", f.lit(0)))
-            .withColumn("message_rank", f.row_number().over(by_messages))
-            .withColumn("backlog_rank", f.row_number().over(by_backlog))
-            .where(
-                (f.col("message_rank") <= MOST_PARTITIONS)
-                | ((f.col("backlog_rank") <= MOST_PARTITIONS) & (f.col("backlog") > 0))
-            )
-            .select(
-                "queue",
-                "partition",
-                "messages",
-                "bytes",
-                "backlog",
-                f.when(f.col("backlog") > 0, f.col("group")).alias("backlog_group"),
-            )
-        )
-        return Backlog(by_group.collect(), largest.collect())
-    finally:
-        behind.unpersist()
+    found = (
+        behind.where("backlog > 0")
+        .select("queue", "group", "partition_id", f.col("next_seq").alias("seq"))
+        .join(pushed, ["partition_id", "seq"])
+        .groupBy("queue", "group")
+        .agg(f.min("created").alias("oldest"))
+    )
+    return {(row.queue, row.group): row.oldest for row in found.collect()}
