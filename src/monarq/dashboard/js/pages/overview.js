@@ -1,6 +1,6 @@
 /* Overview: is it well, how does it flow, and what needs somebody. */
 
-import { get } from "../api.js";
+import { ApiError, get } from "../api.js";
 import { meter } from "../chart.js";
 import { h } from "../dom.js";
 import { flowCharts } from "../flow_charts.js";
@@ -29,14 +29,22 @@ export function open(ctx) {
   let busiest = [];
   let all = false;
 
-  async function load() {
+  async function loadFigures() {
     const [figures, queues] = await Promise.all([
       get("dashboard/series", { range }),
       get("dashboard/queues", { sort: "pending", order: "desc", limit: 8 }),
-      ctx.overview() ? null : ctx.loadOverview(),
     ]);
     series = figures;
     busiest = queues.queues;
+  }
+
+  // At first, what needs attention is shown without waiting for the pictures.
+  async function load() {
+    if (series) return loadFigures();
+    const figures = loadFigures().then(ctx.redraw, (error) => {
+      if (!(error instanceof ApiError)) throw error;
+    });
+    return ctx.overview() ? figures : ctx.loadOverview();
   }
 
   const timer = setInterval(() => document.hidden || ctx.reload(), RELOAD_MS);
@@ -83,7 +91,7 @@ export function open(ctx) {
               ctx.redraw();
             },
           }),
-        depth(busiest),
+        busiest.length > 0 && depth(busiest),
       ];
     },
   };
