@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
 
 from monarq.model import Ack, AckStatus, Pop, PushItem, QueueKind
+from monarq.spark.positions import write_offset
 from monarq.store.contract import Store
 from monarq.tables import TABLES, TableKind
 from tests.server.serving import ServerProcess
@@ -96,22 +98,14 @@ def _fill_everything(url: str) -> None:
     in_store(url, _live)
 
 
-@pytest.mark.parametrize("table", TABLES)
 def test_the_broker_and_the_file_give_the_same_rows(
-    table: str, read: Read, everything: Urls
+    read: Read, store_url: str, broker: ServerProcess
 ) -> None:
-    by_file, by_http = (_all(url, read, table) for url in everything)
-    assert by_file == by_http
-    assert by_file or table == "metrics"
-
-
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    place = tmp_path_factory.mktemp("everything")
-    url = f"sqlite:///{place / 'monarq.db'}"
-    _fill_everything(url)
-    with ServerProcess({"store": url, "data_dir": str(place / "broker")}) as server:
-        yield Urls(url, server.url)
+    _fill_everything(store_url)
+    for table in TABLES:
+        by_file, by_http = (_all(url, read, table) for url in (store_url, broker.url))
+        assert by_file == by_http, table
+        assert by_file or table == "metrics"
 
 
 async def test_postgres_and_its_broker_give_the_rows_that_were_pushed(
@@ -147,10 +141,15 @@ def test_a_queue_without_messages_is_an_empty_table(read: Read, store_url: str) 
     assert frame.columns == TABLES["messages"].column_names
 
 
+def _sizes(frame: DataFrame) -> list[int]:
+    """How many rows each task reads."""
+    return [row["count"] for row in frame.groupBy(spark_partition_id()).count().collect()]
+
+
 def test_one_huge_partition_is_cut(read: Read, store_url: str) -> None:
     fill(store_url, numbered("orders", 50_000))
     frame = read(queue="orders", minSplits=4)
-    sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+    sizes = _sizes(frame)
     assert sizes == [12_500] * 4
     assert frame.select("seq").distinct().count() == 50_000
 
@@ -158,7 +157,7 @@ def test_one_huge_partition_is_cut(read: Read, store_url: str) -> None:
 def test_ten_thousand_small_partitions_are_packed(read: Read, store_url: str) -> None:
     fill(store_url, numbered("orders", 20_000, partitions=10_000))
     frame = read(queue="orders", minSplits=3)
-    sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+    sizes = _sizes(frame)
     assert len(sizes) == 3
     assert sum(sizes) == 20_000
     assert max(sizes) - min(sizes) <= 1
@@ -168,7 +167,7 @@ def test_ten_thousand_small_partitions_are_packed(read: Read, store_url: str) ->
 def test_a_split_reads_at_most_what_is_said(read: Read, store_url: str) -> None:
     fill(store_url, numbered("orders", 100, partitions=3))
     frame = read(queue="orders", messagesPerSplit=7)
-    sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+    sizes = _sizes(frame)
     assert max(sizes) <= 7
     assert sum(sizes) == 100
 
@@ -216,34 +215,42 @@ def test_partitions_by_name(read: Read, store_url: str) -> None:
     assert read(queue="orders", partition="nobody").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(1, 11)),
-        ({"startingOffsets": "latest"}, []),
-        ({"endingOffsets": "earliest"}, []),
-        ({"startingOffsets": "4"}, range(4, 11)),
-        ({"endingOffsets": "4"}, range(1, 5)),
-        ({"startingOffsets": "3", "endingOffsets": "7"}, range(3, 8)),
-        ({"startingOffsets": "7", "endingOffsets": "3"}, []),
-        ({"startingOffsets": '{"orders": {"p-0": 9}}'}, [9, 10]),
-        ({"endingOffsets": '{"orders": {"p-0": 2}}'}, [1, 2]),
-        ({"endingOffsets": '{"orders": {}}'}, []),
-        ({"endingOffsets": '{"orders": {"p-0": 1000}}'}, range(1, 11)),
-    ],
-)
-def test_offsets_bound_what_is_read(
-    options: dict[str, str], expected: Any, read: Read, ten_orders: str
-) -> None:
-    rows = read(url=ten_orders, queue="orders", **options).select("seq").collect()
-    assert sorted(row.seq for row in rows) == list(expected)
+def test_offsets_bound_what_is_read(read: Read, store_url: str) -> None:
+    fill(store_url, numbered("orders", 10))
+
+    def seqs(**options: str) -> list[int]:
+        rows = read("seq bigint", queue="orders", **options).collect()
+        return sorted(row.seq for row in rows)
+
+    assert seqs(startingOffsets="earliest", endingOffsets="latest") == list(range(1, 11))
+    assert seqs(startingOffsets="latest") == []
+    assert seqs(endingOffsets="earliest") == []
+    assert seqs(startingOffsets="4") == list(range(4, 11))
+    assert seqs(endingOffsets="4") == [1, 2, 3, 4]
+    assert seqs(startingOffsets="3", endingOffsets="7") == [3, 4, 5, 6, 7]
+    assert seqs(startingOffsets="7", endingOffsets="3") == []
+    assert seqs(startingOffsets='{"orders": {"p-0": 9}}') == [9, 10]
+    assert seqs(endingOffsets='{"orders": {"p-0": 2}}') == [1, 2]
+    assert seqs(endingOffsets='{"orders": {}}') == []
+    assert seqs(endingOffsets='{"orders": {"p-0": 1000}}') == list(range(1, 11))
 
 
-@pytest.fixture(scope="module")
-def ten_orders(tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = f"sqlite:///{tmp_path_factory.mktemp('ten') / 'monarq.db'}"
-    fill(url, numbered("orders", 10))
-    return url
+def test_an_offset_of_a_stream_bounds_a_batch(read: Read, store_url: str) -> None:
+    fill(store_url, numbered("orders", 10, partitions=2))
+    rows = read(queue="orders").select("message_id", "partition").distinct().collect()
+    ids = {row.partition: int(row.message_id.partition("-")[0]) for row in rows}
+
+    def offset(**seqs: int) -> str:
+        positions = {ids[name.replace("_", "-")]: seq for name, seq in seqs.items()}
+        return json.dumps(write_offset({"orders": positions}))
+
+    between = read(
+        queue="orders", startingOffsets=offset(p_0=2, p_1=0), endingOffsets=offset(p_0=4, p_1=1)
+    )
+    assert rows_of(between, "partition", "seq") == [("p-0", 3), ("p-0", 4), ("p-1", 1)]
+    gone = json.dumps(write_offset({"orders": {999_999: 5}}))
+    with pytest.raises(Exception, match="partition 999999 of queue 'orders' is gone"):
+        read(queue="orders", endingOffsets=gone).count()
 
 
 def test_times_bound_what_is_read(read: Read, store_url: str) -> None:
@@ -292,43 +299,30 @@ def test_a_work_queue_is_read_as_items(read: Read, store_url: str) -> None:
 # --- filters -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("condition", "splits"),
-    [
-        ("partition = 'p-3'", 10),
-        ("partition in ('p-3', 'p-4')", 20),
-        ("seq > 8", 20),
-        ("seq = 5 and partition = 'p-1'", 1),
-        ("seq between 2 and 3 and queue = 'orders'", 20),
-        ("queue = 'other'", 1),
-        ("created_at > timestamp'2999-01-01'", 100),
-    ],
-)
+@pytest.mark.parametrize("pushed", [True, False])
 def test_filters_narrow_what_is_planned_where_the_session_pushes_them(
-    spark: SparkSession, read: Read, hundred_orders: str, condition: str, splits: int
+    spark: SparkSession, read: Read, store_url: str, pushed: bool
 ) -> None:
-    def rows(frame: DataFrame) -> list[Any]:
-        return rows_of(frame.filter(condition), "partition", "seq")
-
+    fill(store_url, numbered("orders", 12, partitions=4))
     name = "spark.sql.python.filterPushdown.enabled"
-    pushed = read(url=hundred_orders, queue="orders", messagesPerSplit=1)
     assert spark.conf.get(name) == "true"
-    found = rows(pushed)
-    assert pushed.filter(condition).rdd.getNumPartitions() == splits
-    spark.conf.set(name, "false")
+    spark.conf.set(name, str(pushed).lower())
     try:
-        plain = read(url=hundred_orders, queue="orders", messagesPerSplit=1)
-        assert plain.filter(condition).rdd.getNumPartitions() == 100
-        assert rows(plain) == found
+        frame = read(queue="orders", messagesPerSplit=1)
+        for condition, splits, numbers in (
+            ("partition = 'p-3'", 3, [3, 7, 11]),
+            ("partition in ('p-3', 'p-0') and seq < 2", 2, [0, 3]),
+            ("seq between 2 and 3 and queue = 'orders'", 8, [4, 5, 6, 7, 8, 9, 10, 11]),
+            ("seq = 2 and partition = 'p-1'", 1, [5]),
+            ("queue = 'other'", 1, []),
+            ("created_at >= timestamp'2999-01-01 00:00:00Z'", 1, []),
+        ):
+            narrowed = frame.filter(condition)
+            assert narrowed.rdd.getNumPartitions() == (splits if pushed else 12), condition
+            rows = narrowed.select("payload").collect()
+            assert sorted(json.loads(row.payload)["n"] for row in rows) == numbers
     finally:
         spark.conf.set(name, "true")
-
-
-@pytest.fixture(scope="module")
-def hundred_orders(tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = f"sqlite:///{tmp_path_factory.mktemp('hundred') / 'monarq.db'}"
-    fill(url, numbered("orders", 100, partitions=10))
-    return url
 
 
 # --- parsed payloads ---------------------------------------------------------------------

@@ -24,6 +24,7 @@ from monarq.spark.ranges import (
     ending_positions,
     lanes_of,
     opened,
+    plan_window,
     ranges_between,
     starting_positions,
     window_of,
@@ -47,7 +48,8 @@ class MessagesReader(DataSourceReader):
         options = self._options
         access = opened(options)
         queues = chosen_queues(options, self._shape.table, access) or []
-        lanes = lanes_of(access, queues, options.partitions)
+        window = self._narrowing.window(self._window)
+        lanes = lanes_of(access, queues, options.partitions, plan_window(options.starting, window))
         check_named("startingOffsets", options.starting, lanes)
         check_named("endingOffsets", options.ending, lanes)
         ranges = ranges_between(

@@ -96,12 +96,17 @@ def _named(names: Iterable[str], access: Access) -> list[tuple[str, str]]:
 
 
 def lanes_of(
-    access: Access, queues: Iterable[str], partitions: Collection[str] | None = None
+    access: Access,
+    queues: Iterable[str],
+    partitions: Collection[str] | None = None,
+    window: Window | None = None,
 ) -> dict[str, list[Lane]]:
-    """The partitions of each queue as they are now, all or those with these names."""
+    """The partitions of each queue, all or those with these names, and what is kept of them (and
+    lies within the window)."""
+    since, until = (None, None) if window is None else (window.since, window.until)
     found: dict[str, list[Lane]] = {}
     for queue in queues:
-        plan = access.plan(queue)
+        plan = access.plan(queue, created_from=since, created_to=until)
         columns = (plan.column(name).to_pylist() for name in Lane._fields)
         lanes = map(Lane, *columns)
         if partitions is not None:
@@ -125,6 +130,12 @@ def check_named(option: str, bound: Bound, lanes: Mapping[str, list[Lane]]) -> N
                     f"option {option!r}: there is no partition {partition!r} to read in "
                     f"queue {queue!r}"
                 )
+
+
+def plan_window(starting: Bound, window: Window) -> Window:
+    """What of the window may narrow a plan: where exact offsets say where to begin, what is kept
+    must show, so that what is missing is noticed."""
+    return Window(until=window.until) if isinstance(starting, Exact | Reached) else window
 
 
 def window_of(starting: Bound, ending: Bound) -> Window:

@@ -38,6 +38,7 @@ from monarq.spark.ranges import (
     chosen_queues,
     lanes_of,
     opened,
+    plan_window,
     ranges_between,
     starting_positions,
     window_of,
@@ -58,12 +59,19 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lanes: dict[str, list[Lane]] | None = None
         self._target: Positions | None = None
         self._turn = 0
+        self._pushed: dict[str, int] = {}
+        self._idle_since: dict[str, int] | None = None
+        """What had been pushed when a look at the partitions found nothing new."""
 
     @plain
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
-        lanes = self._look()
-        check_named("startingOffsets", self._options.starting, lanes)
-        return write_offset(starting_positions(self._options.starting, lanes))
+        starting = self._options.starting
+        access = opened(self._options)
+        queues = chosen_queues(self._options, self._shape.table, access) or []
+        window = plan_window(starting, self._window)
+        lanes = lanes_of(access, queues, self._options.partitions, window)
+        check_named("startingOffsets", starting, lanes)
+        return write_offset(starting_positions(starting, lanes))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._options.max_messages_per_trigger
@@ -78,6 +86,8 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = read_offset(start)
         if self._target is None:
             self._pace.wait()
+            if not self._has_news():
+                return start
             self._look()
         assert self._lanes is not None
         end = reachable(positions, self._lanes, self._target)
@@ -85,7 +95,9 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end, self._turn = admitted(positions, end, limit.max_rows, self._turn)
         if not _is_further(positions, end):
             # The very same offset: Spark compares texts, and another one would be a batch.
+            self._idle_since = self._pushed
             return start
+        self._idle_since = None
         self._pace.hurry()
         return write_offset(end)
 
@@ -111,10 +123,26 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_split(partition, self._options, self._shape, self._window)
 
-    def _look(self) -> dict[str, list[Lane]]:
+    def _has_news(self) -> bool:
+        """Whether to look at the partitions: not if nothing was pushed since that was in vain."""
         with self._pace.looking():
+            before, self._pushed = self._idle_since, self._counters()
+        return before is None or before != self._pushed or self._pace.is_look_due()
+
+    def _counters(self) -> dict[str, int]:
+        rows = opened(self._options).rows(
+            "queues",
+            ["queue", "pushed"],
+            queues=None if self._options.queues is None else list(self._options.queues),
+        )
+        return {row["queue"]: row["pushed"] for batch in rows for row in batch.to_pylist()}
+
+    def _look(self) -> dict[str, list[Lane]]:
+        with self._pace.looking(thoroughly=True):
             access = opened(self._options)
-            queues = chosen_queues(self._options, self._shape.table, access) or []
+            queues = self._options.queues
+            if queues is None or self._lanes is None:
+                queues = tuple(chosen_queues(self._options, self._shape.table, access) or ())
             self._lanes = lanes_of(access, queues, self._options.partitions)
         return self._lanes
 
