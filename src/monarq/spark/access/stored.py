@@ -17,6 +17,7 @@ from monarq.spark.access.requests import archived_parts, check_kind
 from monarq.store import Store, open_store
 from monarq.store.arrow import message_batch, plan_batch, row_batch
 from monarq.store.batches import rows_of, segments_of
+from monarq.store.positions import check_columns
 from monarq.tables import TableKind
 
 T = TypeVar("T")
@@ -83,6 +84,7 @@ class StoreAccess:
     def messages(
         self, ranges: Sequence[SeqRange], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
+        check_columns("messages", columns)
         spans = [(part.partition_id, part.first_seq, part.last_seq) for part in ranges]
         pieces = segments_of(self._store, spans, columns, max_bytes=_BYTES_AT_ONCE)
         return self._ahead(pieces, lambda segments: message_batch(segments, columns))
