@@ -79,7 +79,8 @@ def ids_by_duckdb(root: Path) -> list[tuple[str, str]]:
     """What DuckDB sees by a pattern."""
     if not list((root / "messages").rglob("*.parquet")):
         return []
-    pattern = str(root / "messages" / "**" / "*.parquet").replace("'", "''")
+    folder = str(root / "messages").replace("'", "''").replace("[", "[[]")
+    pattern = f"{folder}/**/*.parquet"
     with duckdb.connect() as connection:
         rows = connection.sql(
             f"select queue, message_id from read_parquet('{pattern}', hive_partitioning = true, "

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -99,5 +98,5 @@ def _commit(delta: DeltaTable, schema: pa.Schema, lake: str, table: str, commit:
 
 
 def _within(path: str) -> str:
-    """Relative to its table, as a URI: what is escaped in a folder's name is escaped again."""
-    return quote(path.partition("/")[2], safe="/=")
+    """Relative to its table. deltalake escapes it, as its log wants it."""
+    return path.partition("/")[2]
