@@ -2,7 +2,8 @@
 
    A page is a module with `open(ctx)`, which gives { title, crumbs, topics, follow, load, render,
    actions, leave }: `load` fetches, `render` describes what is shown, `topics` are handlers of live
-   events. Pages are fetched when they are first opened. */
+   events, and `streaming` is called when a stream begins, whose first events are whole. Pages are
+   fetched when they are first opened. */
 
 import { ApiError, get, post, remove, setCsrf, watch } from "./api.js";
 import { notice } from "./dialog.js";
@@ -40,6 +41,8 @@ const model = {
 let page = null;
 let opened = 0;
 let planned = false;
+// Whose topics the stream has: a page is fed before it is shown.
+let followed = null;
 
 const live = new Live({
   probe: loadOverview,
@@ -51,7 +54,8 @@ const live = new Live({
   event: (topic, data) => {
     if (topic === "hello") setServerTime(data.at);
     if (topic === "overview") mergeOverview(data);
-    page?.content?.topics?.[topic]?.(data);
+    if (topic === "hello") followed?.content.streaming?.();
+    followed?.content.topics?.[topic]?.(data);
     redraw();
   },
 });
@@ -212,7 +216,9 @@ async function openPage() {
   });
 }
 
-function followPage({ content }) {
+function followPage(one) {
+  followed = one;
+  const { content } = one;
   const topics = new Set(["overview", ...Object.keys(content.topics ?? {})]);
   live.follow([...topics], content.follow?.() ?? {});
 }
@@ -323,6 +329,7 @@ async function begin(session) {
     live.stop();
     model.overview = null;
     page = null;
+    followed = null;
   }
   redraw();
 }

@@ -92,6 +92,9 @@ export function open(ctx) {
         if (data.state && item && data.state !== item.state) ctx.reload();
       },
     },
+    streaming: () => {
+      streamed = false;
+    },
     follow: () => ({ item: id }),
     load,
     leave: () => clearInterval(timer),
