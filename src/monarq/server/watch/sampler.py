@@ -21,7 +21,7 @@ from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError
 from monarq.model import Latency, QueueKind
 from monarq.server.watch.attention import Findings
-from monarq.server.watch.snapshot import BEHIND_SECONDS, EMPTY, View, next_view, read_snapshot
+from monarq.server.watch.snapshot import EMPTY, View, next_view, read_snapshot
 from monarq.server.watch.workers import read_workers
 from monarq.store.contract import Store
 
@@ -171,9 +171,7 @@ class Sampler:
             group
             for named in view.now.groups.values()
             for group in named.values()
-            if group.lag
-            and group.failed
-            and (view.lag_seconds(group) > BEHIND_SECONDS / 4 or view.group_rates(group)[1])
+            if group.lag and group.failed
         ]
         suspects.sort(key=lambda group: (group.oldest_at or 0, -group.lag))
         for group in suspects[:_MOST_ASKED]:
