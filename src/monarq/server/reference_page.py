@@ -10,18 +10,33 @@ from html import escape
 from typing import Any
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
-h1, h2, h3 { line-height: 1.2; }
-h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); text-transform: capitalize; }
-code { font: 0.9em ui-monospace, monospace; background: var(--soft); padding: 0 0.25em; }
+:root { color-scheme: light dark; --paper: light-dark(#f8f5f0, #131210);
+  --surface: light-dark(#fffefc, #1b1a17); --soft: light-dark(#f1ede5, #24221e);
+  --line: light-dark(#e4ded3, #302d27); --ink: light-dark(#1d1a16, #f1ece3);
+  --ink-2: light-dark(#544e45, #bdb5a8); --accent: light-dark(#ab420a, #ff9e57); }
+body { font: 0.9375rem/1.5 system-ui, sans-serif; margin: 0; background: var(--paper);
+  color: var(--ink); }
+header { background: #1a1713; color: #efe8dc; padding: 1rem max(1rem, 50vw - 30rem); }
+header a { color: #ff9242; text-decoration: none; font-weight: 600; }
+main { max-width: 60rem; margin: 0 auto; padding: 1rem 1rem 4rem; }
+h1, h2, h3 { line-height: 1.2; letter-spacing: -0.01em; }
+h2 { margin: 3rem 0 1rem; text-transform: capitalize; }
+h3 { margin: 2rem 0 0.5rem; }
+a { color: var(--accent); }
+code { font: 0.9em ui-monospace, monospace; background: var(--soft); padding: 0 0.25em;
+  border-radius: 3px; overflow-wrap: anywhere; }
+nav { display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; text-transform: capitalize; }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.75rem 0.25rem 0;
+th { font-size: 0.8rem; color: var(--ink-2); }
+th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.75rem 0.3rem 0;
   border-bottom: 1px solid var(--line); }
-details { border: 1px solid var(--line); border-radius: 6px; margin: 0.5rem 0; }
-summary { cursor: pointer; padding: 0.5rem 0.75rem; }
-details > div { padding: 0 0.75rem 0.75rem; }
-.method { display: inline-block; min-width: 4.5rem; font-weight: 600; }
+details { background: var(--surface); border: 1px solid var(--line); border-radius: 8px;
+  margin: 0.5rem 0; }
+summary { cursor: pointer; padding: 0.55rem 0.9rem; }
+summary:hover { background: var(--soft); }
+details > div { padding: 0 0.9rem 0.9rem; overflow-x: auto; }
+.method { display: inline-block; min-width: 4.2rem; font: 600 0.8rem ui-monospace, monospace;
+  color: var(--accent); }
 """
 
 
@@ -30,7 +45,9 @@ def _page(title: str, body: str) -> str:
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head>\n<body>{body}</body></html>\n"
+        f"<style>{_STYLE}</style></head>\n"
+        '<body><header><a href="/">Monarq</a></header>'
+        f"<main>{body}</main></body></html>\n"
     )
 
 
@@ -42,16 +59,27 @@ def reference_page(description: dict[str, Any]) -> str:
         f"<p>{escape(info['description'])}</p>",
         '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>',
         '<p><a href="/">Back to the dashboard</a></p>',
+        _contents(description),
         *_tags(description),
-        "<h2>Types</h2>",
+        '<h2 id="types">Types</h2>',
         *_types(description["components"]["schemas"]),
     ]
     return _page("Monarq: the API", "\n".join(parts))
 
 
+def _contents(description: dict[str, Any]) -> str:
+    names = [*(tag["name"] for tag in description["tags"]), "types"]
+    links = (f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in names)
+    return f'<nav aria-label="Contents">{" ".join(links)}</nav>'
+
+
+def _anchor(name: str) -> str:
+    return escape(name.replace(" ", "-"))
+
+
 def _tags(description: dict[str, Any]) -> Iterator[str]:
     for tag in description["tags"]:
-        yield f"<h2>{escape(tag['name'])}</h2>"
+        yield f'<h2 id="{_anchor(tag["name"])}">{escape(tag["name"])}</h2>'
         for path, methods in description["paths"].items():
             for method, operation in methods.items():
                 if tag["name"] in operation["tags"]:
@@ -126,7 +154,7 @@ def _type(schema: dict[str, Any]) -> str:
         return " · ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
     kind = schema.get("type", "any JSON value")
     if kind == "array":
-        return f"list of {_type(schema['items'])}"
+        return f"list of {_type(schema.get('items', {}))}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"object of {_type(schema['additionalProperties'])}"
     return escape(schema.get("format", kind)) + _bounds(schema)
