@@ -1,5 +1,6 @@
 """Pipelines of the user's own, run on Spark."""
 
+import itertools
 import json
 import threading
 from collections import Counter
@@ -69,6 +70,14 @@ def named(orders, names, spark):
     assert spark is not None
     flat = orders.select("queue", "partition", "seq", "payload.n")
     return flat.join(names, flat.n % 2 == names.id).drop("id")
+
+
+def broken(orders):
+    return {}["x"]
+
+
+def nothing(orders):
+    return None
 """
 STREAM = """
 name = "follow"
@@ -106,11 +115,16 @@ table = "noted_scores"
 """
 
 
+_numbers = itertools.count()
+
+
 def write(folder: Path, text: str) -> Path:
+    # All tests share a process, in which a module's name means one module.
+    module = f"steps_{next(_numbers)}"
     (folder / "names.csv").write_text("id,name\n0,even\n1,odd\n")
-    (folder / "shop_steps.py").write_text(STEPS)
+    (folder / f"{module}.py").write_text(STEPS)
     path = folder / "p.toml"
-    path.write_text(text)
+    path.write_text(text.replace("shop_steps", module))
     return path
 
 
@@ -180,10 +194,6 @@ def test_what_spark_refuses_is_told_with_its_place(
     fill(store_url, numbered("orders", 2))
     Lake.open_or_make(tmp_path / "lake", store="some")
     path = write(tmp_path, BATCH.replace(old, new))
-    more = "\ndef broken(orders):\n    return {}['x']\n\ndef nothing(orders):\n    return None\n"
-    name = "failing_steps"
-    (tmp_path / f"{name}.py").write_text(STEPS + more)
-    path.write_text(path.read_text().replace("shop_steps", name))
     with pytest.raises(MonarqError, match=wrong) as caught:
         run_batch(spark, read_pipeline(path), {"url": store_url}, untold)
     assert "\n" not in str(caught.value)

@@ -53,30 +53,42 @@ def run_stream(
     """Until `stop` is set, or with `once` until all that is there now is done. The rows read for
     each sink by this run."""
     tables = make_tables(spark, pipeline, place)
-    queries: dict[str, StreamingQuery] = {}
     counts = {name: _Counted() for name in pipeline.sinks}
-    try:
-        for name, sink in pipeline.sinks.items():
-            with named_place(pipeline, f"sinks.{name}"):
-                queries[name] = _started(tables[sink.of], name, pipeline, place, once)
-        while any(query.isActive for query in queries.values()):
-            if stop.wait(_LOOK_SECONDS):
-                break
-            for name, query in queries.items():
+    # What ends by itself goes one after the other: every query has processes of its own.
+    groups = [[name] for name in pipeline.sinks] if once else [list(pipeline.sinks)]
+    for names in groups:
+        if stop.is_set():
+            break
+        queries: dict[str, StreamingQuery] = {}
+        try:
+            for name in names:
                 with named_place(pipeline, f"sinks.{name}"):
-                    if query.exception() is not None:
-                        query.awaitTermination()
-                if counts[name].look(query):
-                    told(name, counts[name].rows)
-    finally:
-        for query in queries.values():
-            query.stop()
-    for name, query in queries.items():
-        with named_place(pipeline, f"sinks.{name}"):
-            if not stop.is_set() and query.exception() is not None:
-                query.awaitTermination()
-        counts[name].look(query)
+                    frame = tables[pipeline.sinks[name].of]
+                    queries[name] = _started(frame, name, pipeline, place, once)
+            _follow(queries, pipeline, stop, counts, told)
+        finally:
+            for query in queries.values():
+                query.stop()
     return {name: counted.rows for name, counted in counts.items()}
+
+
+def _follow(
+    queries: Mapping[str, StreamingQuery],
+    pipeline: Pipeline,
+    stop: threading.Event,
+    counts: Mapping[str, _Counted],
+    told: Callable[[str, int], None],
+) -> None:
+    """Until all have ended, one has failed, or `stop` is set."""
+    is_over = False
+    while not is_over:
+        is_over = stop.wait(_LOOK_SECONDS) or not any(one.isActive for one in queries.values())
+        for name, query in queries.items():
+            with named_place(pipeline, f"sinks.{name}"):
+                if query.exception() is not None:
+                    query.awaitTermination()
+            if counts[name].look(query):
+                told(name, counts[name].rows)
 
 
 def _started(

@@ -99,8 +99,9 @@ class _IntoTable:
         if not spark.catalog.tableExists(self._table):
             writer = numbered.limit(0).write.format(self._sink.format)
             writer.partitionBy(*self._sink.partition_by, _BATCH).saveAsTable(self._table)
-        writer = numbered.write.option("partitionOverwriteMode", "dynamic")
-        writer.insertInto(self._table, overwrite=True)
+        # The session is the query's own. Otherwise all of the table would be replaced.
+        spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+        numbered.write.insertInto(self._table, overwrite=True)
 
 
 class _Files:
