@@ -86,7 +86,9 @@ class BatchWriter(DataSourceArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        return _write(self._options, self._columns, iterator, self._options.write_id)
+        # In a stream's foreachBatch, too, equal rows of two batches are two messages.
+        scope = _stream_scope(self._options) or self._options.write_id
+        return _write(self._options, self._columns, iterator, scope)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _finish(self._options, messages)
@@ -98,7 +100,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        scope = f"{_property(_QUERY)}/{_property(_BATCH)}/{self._options.write_id}"
+        scope = _stream_scope(self._options)
+        if scope is None:
+            raise InvalidRequestError("Spark does not say which batch of which stream this is")
         return _write(self._options, self._columns, iterator, scope)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -119,9 +123,12 @@ def _finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]
     push_missing(options, missing_copies(tasks))
 
 
-def _property(name: str) -> str:
+def _stream_scope(options: SinkOptions) -> str | None:
+    """What tells a batch of a stream from all others; None outside of streams."""
     context = TaskContext.get()
-    value = None if context is None else context.getLocalProperty(name)
-    if value is None:
-        raise InvalidRequestError(f"Spark does not say {name}: this is no task of a stream")
-    return value
+    if context is None:
+        return None
+    query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+    if query is None or batch is None:
+        return None
+    return f"{query}/{batch}/{options.write_id}"
