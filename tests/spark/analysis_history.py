@@ -31,14 +31,16 @@ class History:
         }
     )
     _partitions: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    _pushed: dict[int, float] = field(default_factory=dict)
     _leases: int = 0
 
     def push(self, queue: str, at: float, partition: str = "Default", size: int = 20) -> int:
-        """Its seq."""
+        """Its seq. As in a store, time never falls within a partition."""
         known = (len(self._partitions) + 1, 0)
         partition_id, last = self._partitions.get((queue, partition), known)
         seq = last + 1
         self._partitions[queue, partition] = (partition_id, seq)
+        at = self._pushed[partition_id] = max(at, self._pushed.get(partition_id, at))
         self.rows["messages"].append(
             {
                 "queue": queue,
@@ -201,9 +203,9 @@ def shop(seed: int = 1) -> History:
 def _orders(history: History, chance: random.Random) -> None:
     for minute in range(120):
         late = minute >= 35
-        for _ in range(chance.randint(18, 26)):
+        for second in sorted(chance.random() * 60 for _ in range(chance.randint(18, 26))):
             customer = "c-17" if chance.random() < 0.18 else f"c-{chance.randint(18, 40)}"
-            at = minute * 60 + chance.random() * 60
+            at = minute * 60 + second
             seq = history.push("orders", at, customer, chance.randint(120, 260))
             wait = chance.lognormvariate(1.4, 0.4) if late else chance.lognormvariate(-1.0, 0.5)
             history.deliver(
@@ -238,8 +240,8 @@ def _orders(history: History, chance: random.Random) -> None:
 
 def _mails(history: History, chance: random.Random) -> None:
     for minute in range(120):
-        for _ in range(chance.randint(4, 8)):
-            at = minute * 60 + chance.random() * 60
+        for second in sorted(chance.random() * 60 for _ in range(chance.randint(4, 8))):
+            at = minute * 60 + second
             seq = history.push("mails", at, size=chance.randint(300, 900))
             took = chance.lognormvariate(-1.0, 0.3) * (5 if 50 <= minute < 80 else 1)
             history.deliver("mails", at + 0.05, took, (seq, seq), group="sender", consumer="mailer")
@@ -247,8 +249,8 @@ def _mails(history: History, chance: random.Random) -> None:
 
 def _clicks(history: History, chance: random.Random) -> None:
     for minute in range(120):
-        for _ in range(2 if minute < 70 else 12):
-            at = minute * 60 + chance.random() * 55
+        for second in sorted(chance.random() * 55 for _ in range(2 if minute < 70 else 12)):
+            at = minute * 60 + second
             first = history.push("clicks", at, size=80)
             last = first
             for _ in range(9):

@@ -111,11 +111,12 @@ def _behind(sources: Sources, partitions: DataFrame) -> DataFrame:
 def _oldest(sources: Sources, behind: DataFrame) -> dict[tuple[str, str], int]:
     from pyspark.sql import functions as f
 
+    waits = behind.where("backlog > 0").select("queue", "group", "partition_id", "next_seq")
     pushed = sources.messages.select("partition_id", "seq", "created")
     found = (
-        behind.where("backlog > 0")
-        .select("queue", "group", "partition_id", f.col("next_seq").alias("seq"))
-        .join(pushed, ["partition_id", "seq"])
+        # Not only the next one: it may have been deleted.
+        pushed.join(waits, "partition_id")
+        .where("seq >= next_seq")
         .groupBy("queue", "group")
         .agg(f.min("created").alias("oldest"))
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,14 @@ from monarq.spark.pipelines.analyse.spreads import EXACT_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+#: Up to so many rows, compiling a query takes longer than running it uncompiled.
+_SMALL_ROWS = 200_000
+_UNCOMPILED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass(frozen=True)
@@ -49,8 +59,24 @@ def analyse(
         window=None,
         percentiles="none, as there is nothing to measure",
     )
-    measured = measure(read_sources(spark, selection), progress, exact_rows=exact_rows)
+    with _suited_to(spark, selection.rows):
+        measured = measure(read_sources(spark, selection), progress, exact_rows=exact_rows)
     found = empty if measured is None else assemble(measured, empty)
     analysis = judge(found, last_before(lake, run, queues))
     report = render(analysis)
     return Result(analysis, report, keep(lake, analysis, report))
+
+
+@contextmanager
+def _suited_to(spark: SparkSession, rows: int) -> Iterator[None]:
+    """The session is its owner's: it gets back what it had."""
+    before = {name: spark.conf.get(name) for name in _UNCOMPILED}
+    if rows <= _SMALL_ROWS:
+        for name, value in _UNCOMPILED.items():
+            spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, known in before.items():
+            if known is not None:
+                spark.conf.set(name, known)

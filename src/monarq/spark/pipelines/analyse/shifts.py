@@ -155,7 +155,8 @@ def _changed(change: Change, when: str) -> str:
     if change.measure == PRESENCE and change.before is None:
         return f"new since the last analysis ({when}), {wording.count(change.now or 0)} messages"
     if change.measure == PRESENCE:
-        return f"nothing of it, while the last analysis ({when}) had messages of it"
+        then = wording.count(change.before or 0)
+        return f"nothing any more; the last analysis ({when}) had {then} messages"
     was, now = both_in_words(change)
     return f"{change.measure} {was} at the last analysis ({when}), {now} now"
 

@@ -93,6 +93,7 @@ def errors(analysis: Analysis, queue: QueueFigures) -> str:
             )
             for error in found[:_MOST_OF_QUEUE]
         ),
+        of=queue.queue,
     )
 
 
@@ -119,6 +120,7 @@ def partitions(analysis: Analysis, queue: QueueFigures) -> str:
             )
             for each in shown
         ),
+        of=queue.queue,
     )
 
 
@@ -142,6 +144,7 @@ def consumers(analysis: Analysis, queue: QueueFigures) -> str:
             )
             for each in found[:_MOST_OF_QUEUE]
         ),
+        of=queue.queue,
     )
 
 

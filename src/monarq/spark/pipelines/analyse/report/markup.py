@@ -62,8 +62,11 @@ def number(shown: str | None, part: float | None = None) -> Cell:
     return Cell("–" if shown is None else text(shown), is_number=True, part=part)
 
 
-def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """A column that begins with `#` holds numbers."""
+def table(
+    caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, of: str = ""
+) -> str:
+    """A column that begins with `#` holds numbers. `of` tells it from others with its caption."""
+    label = f"{caption}: {of}" if of else caption
     heads = "".join(
         f'<th scope="col" class="n">{escape(name[1:])}</th>'
         if name.startswith("#")
@@ -72,7 +75,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) 
     )
     body = "".join(f"<tr>{''.join(cell.render() for cell in row)}</tr>" for row in rows)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(label)}"><table>'
         f"<caption>{escape(caption)}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
