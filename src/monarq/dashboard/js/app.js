@@ -8,6 +8,7 @@
 import { ApiError, get, post, remove, setCsrf, watch } from "./api.js";
 import { notice } from "./dialog.js";
 import { fill, h } from "./dom.js";
+import { find, suggestions } from "./finding.js";
 import { Live } from "./live.js";
 import { empty, setServerTime, tellTimes } from "./parts.js";
 import { amend, go, link, read } from "./router.js";
@@ -93,7 +94,7 @@ function main() {
   const { content, fault, loaded } = page ?? {};
   let body = null;
   if (fault) body = failure(fault);
-  else if (content && loaded) body = content.render();
+  else if (content && loaded) body = rendered(content);
   else body = h("p.loading", { role: "status" }, "Loading…");
   return h(
     "main.main",
@@ -118,6 +119,18 @@ function main() {
       ),
     body,
   );
+}
+
+// A page that fails to draw must not take the navigation with it.
+function rendered(content) {
+  try {
+    return content.render();
+  } catch (error) {
+    console.error(error);
+    return failure(
+      new ApiError(500, "page", "The page itself failed; the browser's console says why."),
+    );
+  }
 }
 
 function crumbs(all) {
@@ -261,14 +274,7 @@ const actions = {
     const text = event.target.value.trim();
     if (!text) return;
     try {
-      const [queues, groups] = await Promise.all([
-        get("dashboard/queues", { search: text, limit: 8 }),
-        get("dashboard/groups", { search: text, limit: 5 }),
-      ]);
-      model.suggestions = [
-        ...queues.queues.map((one) => one.name),
-        ...new Set(groups.groups.map((one) => `group ${one.name}`)),
-      ];
+      model.suggestions = await suggestions(text);
       redraw();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -287,23 +293,6 @@ const actions = {
     }
   },
 };
-
-async function find(text) {
-  if (text.startsWith("group ")) return go(["groups"], { search: text.slice(6) });
-  const queues = await get("dashboard/queues", { search: text, limit: 50 });
-  if (queues.queues.some((one) => one.name === text)) return go(["queues", text]);
-  if (/^\d+-\d+$/.test(text)) {
-    const { found } = await get("dashboard/find", { transactionId: text });
-    if (found.length) {
-      const [one] = found;
-      return one.kind === "item" ? go(["jobs", one.id]) : go(["messages", one.partitionId, one.id]);
-    }
-  }
-  if (queues.queues.length) return go(["queues"], { search: text });
-  const groups = await get("dashboard/groups", { search: text, limit: 1 });
-  if (groups.groups.length) return go(["groups"], { search: text });
-  return go(["messages"], { find: text });
-}
 
 async function submitToken(event) {
   event.preventDefault();

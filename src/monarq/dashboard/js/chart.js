@@ -22,6 +22,21 @@ export function ticks(most, wanted = 4) {
   return found;
 }
 
+const SPANS = [
+  ...[-6, -5, -4, -3, -2, -1].flatMap((power) => [1, 2, 5].map((one) => one * 10 ** power)),
+  ...[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800],
+  ...[1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600),
+];
+
+/** The same for durations in seconds: whole minutes, hours and days. */
+export function spanTicks(most, wanted = 4) {
+  if (!(most > 0)) return [0, 1];
+  const step = SPANS.find((one) => most / one <= wanted) ?? 10 * 86_400 * Math.ceil(most / 3.456e6);
+  return Array.from({ length: Math.ceil(most / step) + 1 }, (_, index) =>
+    Number((index * step).toPrecision(12)),
+  );
+}
+
 const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 5760, 10_080].map(
   (minutes) => minutes * 60_000,
 );

@@ -1,6 +1,6 @@
 /* How messages flowed over time, of the whole broker or of one queue. */
 
-import { legend, timeChart } from "./chart.js";
+import { legend, spanTicks, ticks, timeChart } from "./chart.js";
 import { h } from "./dom.js";
 import { count, duration, rate, short } from "./format.js";
 import { choice, panel } from "./parts.js";
@@ -41,6 +41,7 @@ export function flowCharts(series, { measure, onmeasure }) {
     picture("End-to-end latency", latency, duration, {
       ...shared,
       kind: "line",
+      ticks: spanTicks,
       label: "Time from push to completed",
     }),
     lag(series, shared, measure, onmeasure),
@@ -62,6 +63,7 @@ function lag(series, shared, measure, onmeasure) {
     ...shared,
     kind: "area",
     axis: byTime ? duration : short,
+    ticks: byTime ? spanTicks : ticks,
     label: byTime ? "How far the slowest group is behind" : "Messages that wait",
   };
   return picture("Lag", all, byTime ? duration : count, props, [

@@ -3,13 +3,13 @@
 import { ApiError, get, path, post, remove } from "../api.js";
 import { confirm, notice } from "../dialog.js";
 import { h } from "../dom.js";
-import { count, duration, plural } from "../format.js";
+import { count, plural } from "../format.js";
 import { skipMessage } from "../group_acts.js";
+import { timeline } from "../message_timeline.js";
 import {
   button,
   facts,
   groupLink,
-  groupName,
   moment,
   name,
   panel,
@@ -22,7 +22,7 @@ import { payload } from "../payload.js";
 import { go, link } from "../router.js";
 
 const RELOAD_MS = 5_000;
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const NEWEST = 200;
 const FINAL = new Set(["done", "dead"]);
 
 export function open(ctx) {
@@ -31,6 +31,7 @@ export function open(ctx) {
   let groups = [];
   let deliveries = { deliveries: [], truncated: false };
   let traces = [];
+  let all = false;
   const at = (rest) => path`messages/${partitionId}/${id}` + rest;
 
   async function load() {
@@ -40,7 +41,26 @@ export function open(ctx) {
       get(at("/deliveries"), { limit: 100 }),
       get(path`traces/${partitionId}/${id}`),
     ]);
+    if (groups.some((one) => one.state === "done")) await findDead();
   }
+
+  // A message that is dead for a group is done with there; the dead letters tell which it was.
+  async function findDead() {
+    const { queue, partition } = message;
+    const { messages } = await get("dlq", { queue, partition, limit: NEWEST });
+    const dead = new Map(
+      messages.filter((one) => one.messageId === message.id).map((one) => [one.consumerGroup, one]),
+    );
+    groups = groups.map((one) => {
+      const letter = dead.get(one.group);
+      return letter ? { ...one, state: "dead", attempts: letter.attempts } : one;
+    });
+  }
+
+  const showAll = () => {
+    all = true;
+    ctx.redraw();
+  };
 
   // Once every group is through with it, nothing of it changes any more.
   const timer = setInterval(() => {
@@ -96,7 +116,11 @@ export function open(ctx) {
               {},
               payload("headers", message.headers, { small: true, label: "Headers" }),
             ),
-          panel("Timeline", { note: deliveries.truncated ? "the latest only" : null }, timeline()),
+          panel(
+            "Timeline",
+            { note: deliveries.truncated ? "the latest only" : null },
+            timeline(message, deliveries.deliveries, traces, { all, showAll }),
+          ),
         ),
         h("div.stack", null, panel("State by group", {}, states()), panel("About", {}, about())),
       );
@@ -193,86 +217,6 @@ export function open(ctx) {
       ["Pushed", moment(message.createdAt)],
       ["Pushed by", message.producerSub && name(message.producerSub)],
     ]);
-  }
-
-  function timeline() {
-    const points = [
-      {
-        at: message.createdAt,
-        tone: "info",
-        what: ["Pushed", message.producerSub && [" by ", name(message.producerSub)]],
-      },
-      ...deliveries.deliveries.flatMap(told),
-      ...traces.map((one) => ({
-        at: one.createdAt,
-        tone: "accent",
-        what: [h("b.name", { dir: "auto" }, one.eventType), " noted by a consumer"],
-        more: [
-          payload(`trace-${one.id}`, one.data, { small: true, label: `Trace ${one.eventType}` }),
-          one.traceNames.length > 0 &&
-            h(
-              "p.faint.small",
-              null,
-              "Traces: ",
-              one.traceNames.map((each) => [name(each), " "]),
-            ),
-        ],
-      })),
-    ];
-    points.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
-    return h(
-      "ol.timeline",
-      null,
-      points.map((one) =>
-        h(
-          "li",
-          { class: `tl-${one.tone}` },
-          h(
-            "div",
-            null,
-            h("div", null, one.what),
-            h("div.faint.small", null, moment(one.at)),
-            one.more,
-          ),
-        ),
-      ),
-    );
-  }
-
-  function told(one) {
-    const size = one.lastSeq - one.firstSeq + 1;
-    const whole = size > 1 ? ` in a batch of ${size}` : "";
-    const begun = {
-      at: one.leasedAt,
-      tone: "accent",
-      what: [
-        "Leased to ",
-        name(one.consumer ?? "a consumer"),
-        " of ",
-        name(groupName(one.group)),
-        whole,
-      ],
-    };
-    if (!one.endedAt) return [begun];
-    const counts = ["completed", "failed", "released", "dead"]
-      .filter((key) => one[key])
-      .map((key) => (size > 1 ? `${count(one[key])} ${key}` : key));
-    if (one.expired) counts.push("lease expired");
-    return [
-      begun,
-      {
-        at: one.endedAt,
-        tone: one.dead || one.expired ? "bad" : one.failed ? "warn" : "ok",
-        what: [
-          capital(counts.join(", ") || "ended"),
-          " after ",
-          duration(one.seconds),
-          " for ",
-          name(groupName(one.group)),
-        ],
-        more: one.error && h("p.poison-error", null, one.error),
-      },
-    ];
   }
 
   async function redrive() {
