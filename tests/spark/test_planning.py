@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monarq.errors import DataLossError, InvalidRequestError
 from monarq.spark.access import SeqRange
-from monarq.spark.admission import admitted, reachable
+from monarq.spark.admission import admitted, reachable, without_gone
 from monarq.spark.positions import (
     Positions,
     read_log_offset,
@@ -144,7 +144,8 @@ def test_a_limit_is_kept_and_used_up(
     assert _distance(start, taken) == min(limit, _distance(start, end))
     for queue, of_queue in taken.items():
         for one, last in of_queue.items():
-            assert start.get(queue, {}).get(one, 0) <= last <= end[queue][one]
+            begun = start.get(queue, {}).get(one, 0)
+            assert begun <= last <= end.get(queue, {}).get(one, begun)
 
 
 def _distance(start: Positions, end: Positions) -> int:
@@ -183,7 +184,10 @@ def test_steps_lead_to_the_end() -> None:
 
 def test_partitions_that_are_gone_leave_the_offset() -> None:
     lanes = {"orders": [Lane(2, "b", 1, 5)]}
-    assert reachable({"orders": {1: 9, 2: 3}}, lanes) == {"orders": {2: 5}}
+    start = {"orders": {1: 9, 2: 3}, "other": {7: 7}}
+    left = {"orders": {2: 3}, "other": {7: 7}}
+    assert without_gone(start, lanes) == left
+    assert reachable(left, lanes) == {"orders": {2: 5}, "other": {7: 7}}
     assert reachable({}, lanes, {"orders": {2: 4}}) == {"orders": {2: 4}}
     assert reachable({"orders": {2: 5}}, lanes, {"orders": {2: 4}}) == {"orders": {2: 5}}
 

@@ -16,19 +16,31 @@ def reachable(
 ) -> Positions:
     """The end of every partition; never before `start`, and never behind `target`.
 
-    Partitions that are gone are left out: their ids are never used again.
+    What `start` says of others (of queues or partitions that the options name no more) stays.
     """
-    end: Positions = {}
+    end = {queue: dict(positions) for queue, positions in start.items()}
     for queue, of_queue in lanes.items():
-        begun = start.get(queue, {})
         goal = None if target is None else target.get(queue, {})
         of_end = end.setdefault(queue, {})
         for lane in of_queue:
             last = max(lane.last_seq, lane.first_seq - 1)
             if goal is not None:
                 last = min(last, goal.get(lane.partition_id, 0))
-            of_end[lane.partition_id] = max(last, begun.get(lane.partition_id, 0))
+            of_end[lane.partition_id] = max(last, of_end.get(lane.partition_id, 0))
     return end
+
+
+def without_gone(start: Positions, lanes: Mapping[str, list[Lane]]) -> Positions:
+    """Without partitions that these queues no longer have: their ids are never used again.
+
+    The lanes must be all of their queues.
+    """
+    kept = dict(start)
+    for queue, of_queue in lanes.items():
+        if queue in start:
+            known = {lane.partition_id for lane in of_queue}
+            kept[queue] = {one: last for one, last in start[queue].items() if one in known}
+    return kept
 
 
 def admitted(start: Positions, end: Positions, limit: int, turn: int) -> tuple[Positions, int]:
@@ -48,21 +60,19 @@ def admitted(start: Positions, end: Positions, limit: int, turn: int) -> tuple[P
     first = turn % len(waiting)
     if limit < len(waiting):
         chosen = [(1, *waiting[(first + at) % len(waiting)][1:]) for at in range(limit)]
-        return _moved(start, end, chosen), first + limit
+        return _moved(start, chosen), first + limit
     chosen = []
     left = limit
     for at, (behind, queue, partition_id) in enumerate(sorted(waiting)):
         share = min(behind, left // (len(waiting) - at))
         chosen.append((share, queue, partition_id))
         left -= share
-    return _moved(start, end, chosen), first
+    return _moved(start, chosen), first
 
 
-def _moved(start: Positions, end: Positions, chosen: list[tuple[int, str, int]]) -> Positions:
-    moved: Positions = {}
-    for queue, positions in end.items():
-        begun = start.get(queue, {})
-        moved[queue] = {one: begun[one] for one in positions if one in begun}
+def _moved(start: Positions, chosen: list[tuple[int, str, int]]) -> Positions:
+    moved = {queue: dict(positions) for queue, positions in start.items()}
     for count, queue, partition_id in chosen:
-        moved[queue][partition_id] = moved[queue].get(partition_id, 0) + count
+        of_queue = moved.setdefault(queue, {})
+        of_queue[partition_id] = of_queue.get(partition_id, 0) + count
     return moved

@@ -47,7 +47,9 @@ class Narrowing(Struct):
         until = [one for one in (self.until, given.until) if one is not None]
         return Window(max(since, default=None), min(until, default=None))
 
-    def applied(self, ranges: Iterable[SeqRange]) -> list[SeqRange]:
+    def applied(self, ranges: list[SeqRange]) -> list[SeqRange]:
+        if self == Narrowing():
+            return ranges
         narrowed: list[SeqRange] = []
         for one in ranges:
             if self.queues is not None and one.queue not in self.queues:

@@ -47,7 +47,8 @@ def cut(
             # Where this split ends in the whole: rounding never adds up.
             end = total * (len(splits) + 1) // count
             last = min(one.last_seq, first + end - taken - 1)
-            current.append(one._replace(first_seq=first, last_seq=last))
+            whole = first == one.first_seq and last == one.last_seq
+            current.append(one if whole else one._replace(first_seq=first, last_seq=last))
             taken += last - first + 1
             first = last + 1
             if taken == end:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from monarq.spark.access import Access
-from monarq.spark.admission import admitted, reachable
+from monarq.spark.admission import admitted, reachable, without_gone
 from monarq.spark.batch import LogSplit, read_log, read_split
 from monarq.spark.bounds import Latest
 from monarq.spark.options import ReadOptions
@@ -90,6 +90,8 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             self._look()
         assert self._lanes is not None
+        if self._options.partitions is None:
+            positions = without_gone(positions, self._lanes)
         end = reachable(positions, self._lanes, self._target)
         if isinstance(limit, ReadMaxRows):
             end, self._turn = admitted(positions, end, limit.max_rows, self._turn)
@@ -108,7 +110,7 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plain
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = read_offset(start), read_offset(end)
-        if self._lanes is None or not _covers(self._lanes, last):
+        if self._lanes is None or not _covers(self._lanes, first, last):
             self._look()
         assert self._lanes is not None
         ranges = ranges_between(
@@ -219,11 +221,12 @@ def _is_further(start: Positions, end: Positions) -> bool:
     )
 
 
-def _covers(lanes: dict[str, list[Lane]], end: Positions) -> bool:
-    """Whether these are as new as the offset: all its partitions, as far as it goes."""
+def _covers(lanes: dict[str, list[Lane]], start: Positions, end: Positions) -> bool:
+    """Whether these are new enough for what lies between two offsets."""
     for queue, positions in end.items():
         known = {lane.partition_id: lane.last_seq for lane in lanes.get(queue, ())}
+        begun = start.get(queue, {})
         for partition_id, last in positions.items():
-            if known.get(partition_id, -1) < last:
+            if last > begun.get(partition_id, 0) and known.get(partition_id, -1) < last:
                 return False
     return True
