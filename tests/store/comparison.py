@@ -227,8 +227,9 @@ class SideBySide:
     def _compare_dead_letters(self, sight: Sight) -> None:
         """In whatever order those died that time has killed together."""
 
-        def place(letter: DeadLetter) -> tuple[str, str, int, str]:
-            return letter.queue, letter.partition, letter.seq, letter.group
+        # A message may die again, once a seek has brought it back.
+        def place(letter: DeadLetter) -> tuple[str, str, int, str, int]:
+            return letter.queue, letter.partition, letter.seq, letter.group, letter.failed_at
 
         found = {place(letter): order for order, letter in enumerate(sight.dead_letters)}
         letters = self.model.world.letters
