@@ -267,6 +267,6 @@ def _jobs(history: History, chance: random.Random) -> None:
                     "reports", item, at + 5 * attempt, 40 + chance.random() * 9, attempt=attempt,
                     outcome="failed" if attempt < 3 else "dead", error="exit code 137",
                 )  # fmt: skip
-            history.bury("reports", at + 70, item, "exit code 137", group="")
+            history.bury("reports", at + 70, item, "exit code 137", group="__QUEUE_MODE__")
         else:
             history.attempt("reports", item, at, 4 + chance.random() * 3)

@@ -228,6 +228,12 @@ def test_times_say_the_day_only_if_there_are_several() -> None:
     assert wording.clock_time(at, month) == "31 Jan 2026"
 
 
+def test_a_period_names_its_day_once() -> None:
+    at = 1_769_866_200 * SECOND
+    assert wording.period(at, at + 7_260 * SECOND) == "31 Jan 2026, 13:30 to 15:31 UTC"
+    assert wording.period(at, at + DAY) == "31 Jan 2026, 13:30 UTC to 1 Feb 2026, 13:30 UTC"
+
+
 def test_a_rate_over_a_bucket_that_was_only_begun_is_not_blown_up() -> None:
     window = Window(start=0, end=120 * SECOND, bucket=60 * SECOND, first=30 * SECOND,
                     last=61 * SECOND)  # fmt: skip

@@ -103,7 +103,11 @@ def _queues(measured: Measured) -> list[QueueFigures]:
 def _groups(measured: Measured) -> list[GroupFigures]:
     waited = {(row.queue, row.group): row for row in measured.waiting.by_group}
     behind = {(row.queue, row.group): row for row in measured.backlog.by_group}
-    letters = {(row.queue, row.group): row.dead_letters for row in measured.failures.dead_letters}
+    letters: dict[Key, int] = defaultdict(int)
+    work = {row.queue for row in measured.answering.by_group if row.group == WORKERS}
+    for row in measured.failures.dead_letters:
+        # Items die without a group; their dead letters have the default one's name.
+        letters[row.queue, WORKERS if row.queue in work else row.group] += row.dead_letters
 
     def group(row: Row) -> GroupFigures:
         key: Key = (row.queue, row.group)
@@ -115,7 +119,7 @@ def _groups(measured: Measured) -> list[GroupFigures]:
             waiting=spread_of(wait, "waiting") if wait else None,
             processing=spread_of(row, "processing"),
             consumers=measured.answering.consumers.get(key, 0),
-            dead_letters=letters.get(key, 0),
+            dead_letters=letters[key],
             backlog=lag.backlog if lag else 0,
             backlog_partitions=lag.backlog_partitions if lag else 0,
             oldest_at=measured.backlog.oldest.get(key),

@@ -88,6 +88,14 @@ def full_time(at: int) -> str:
     return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
 
 
+def period(first: int, last: int) -> str:
+    """`31 Jan 2026, 13:30 to 15:31 UTC`; both days, if there are two."""
+    begin, end = (datetime.fromtimestamp(at // SECOND, UTC) for at in (first, last))
+    if begin.date() != end.date():
+        return f"{full_time(first)} to {full_time(last)}"
+    return f"{begin.day} {begin:%b %Y, %H:%M} to {end:%H:%M} UTC"
+
+
 def name(text: str) -> str:
     """A name in a sentence: between backquotes, on one line and not too long."""
     return f"`{plain(text, _NAME_CHARACTERS).replace('`', 'ˋ')}`"

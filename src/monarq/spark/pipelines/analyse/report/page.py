@@ -61,7 +61,7 @@ def _header(analysis: Analysis) -> str:
     window = analysis.window
     scope = f" · only {', '.join(map(code, analysis.scope))}" if analysis.scope else ""
     when = (
-        f"{text(wording.full_time(window.first))} to {text(wording.full_time(window.last))} "
+        f"{text(wording.period(window.first, window.last))} "
         f"({text(wording.duration((window.last - window.first) / 1e6))})"
         if window
         else "nothing in the lake"
