@@ -13,6 +13,7 @@ import { Live } from "./live.js";
 import { empty, setServerTime, tellTimes } from "./parts.js";
 import { amend, go, link, read } from "./router.js";
 import { frame, SECTIONS, signIn } from "./shell.js";
+import { later } from "./timing.js";
 
 const PAGES = {
   overview: () => import("./pages/overview.js"),
@@ -27,6 +28,7 @@ const PAGES = {
 const THEMES = ["auto", "light", "dark"];
 const TELL_TIMES_MS = 2_000;
 const PATIENCE_MS = 300;
+const SUGGEST_MS = 200;
 
 const root = document.getElementById("app");
 const model = {
@@ -270,7 +272,7 @@ const actions = {
     await remove("session");
     location.reload();
   },
-  suggest: async (event) => {
+  suggest: later(SUGGEST_MS, async (event) => {
     const text = event.target.value.trim();
     if (!text) return;
     try {
@@ -279,7 +281,7 @@ const actions = {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
     }
-  },
+  }),
   find: async (event) => {
     event.preventDefault();
     const box = event.target.elements.go;

@@ -14,6 +14,7 @@ const highlights = globalThis.CSS?.highlights;
 // Characters that turn the direction of what follows would make the text read otherwise than it is.
 const TURNING = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const BRIEF = 600;
+const NOTHING = Symbol("nothing yet");
 
 export function formatted(value) {
   const text = JSON.stringify(value, null, 2) ?? String(value);
@@ -157,7 +158,10 @@ function makePayload(element) {
     for (const name of own.keys()) paint(name, []);
   };
 
+  let last = NOTHING;
   return (props) => {
+    if (props.value === last) return;
+    last = props.value;
     const next = formatted(props.value);
     element.classList.toggle("payload-small", props.small);
     element.classList.toggle("payload-brief", props.small && next.length < BRIEF);

@@ -18,6 +18,7 @@ export function table(key, props) {
 function makeTable(element) {
   let props = null;
   let active = 0;
+  let awaited = false;
   const head = h("thead");
   const body = h("tbody");
   const grid = h("table", null, head, body);
@@ -33,6 +34,11 @@ function makeTable(element) {
     const rows = [];
     for (let index = first; index < last; index += 1) rows.push(line(index));
     fill(body, spacer("before", first), rows, spacer("after", total() - last));
+    const wanted = awaited && body.querySelector(`[data-row="${active}"]`);
+    if (wanted) {
+      awaited = false;
+      wanted.focus({ preventScroll: true });
+    }
     if (props.need && last > first) props.need(first, last);
   };
 
@@ -92,8 +98,11 @@ function makeTable(element) {
     else if (top + ROW + headHeight > scroll.scrollTop + scroll.clientHeight) {
       scroll.scrollTop = top + ROW + headHeight - scroll.clientHeight;
     }
+    // The old row may go from the page, and the new one may have to be fetched: the table holds
+    // the focus until it is there.
+    scroll.focus({ preventScroll: true });
+    awaited = true;
     draw();
-    body.querySelector(`[data-row="${active}"]`)?.focus({ preventScroll: true });
   };
 
   scroll.addEventListener("keydown", (event) => {
@@ -112,6 +121,9 @@ function makeTable(element) {
     if (to === undefined || !props.href) return;
     event.preventDefault();
     focusRow(to);
+  });
+  scroll.addEventListener("focusout", (event) => {
+    if (!scroll.contains(event.relatedTarget)) awaited = false;
   });
   scroll.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
   const observer = new ResizeObserver(() => props && draw());
