@@ -19,6 +19,8 @@ const STATUS = [
   ["dead_letter", "dead letter"],
 ];
 const PAGE = 100;
+const SEARCHED = 25;
+const ID = /^\d+-\d+$/;
 
 export function open(ctx) {
   const filter = {
@@ -89,19 +91,24 @@ export function open(ctx) {
   async function lookUp() {
     found = null;
     if (!find) return;
-    const answer = await get("dashboard/find", { transactionId: find, queue: filter.queue });
-    found = answer.found;
+    // An id of the broker's own says where it is; any other is looked for queue by queue.
+    const anywhere = queues.slice(0, SEARCHED).map((one) => one.name);
+    const places = ID.test(find) ? [""] : filter.queue ? [filter.queue] : anywhere;
+    const answers = await Promise.all(
+      places.map((queue) => get("dashboard/find", { transactionId: find, queue })),
+    );
+    found = answers.flatMap((answer) => answer.found);
   }
 
   async function load() {
     const [list, all] = await Promise.all([
       get("dashboard/queues", { kind: "ordered", limit: 1000, sort: "name" }),
       filter.queue ? get("dashboard/groups", { queue: filter.queue, limit: 1000 }) : { groups: [] },
-      lookUp(),
     ]);
     queues = list.queues;
     groups = all.groups;
     if (!filter.queue && queues.length === 1) filter.queue = queues[0].name;
+    await lookUp();
     if (!rows.length || !next) await browse();
   }
 
@@ -169,12 +176,7 @@ export function open(ctx) {
             spellcheck: "false",
           }),
           h("button.button", { type: "submit" }, "Look up"),
-          found &&
-            h(
-              "span.faint.small",
-              { role: "status" },
-              found.length ? `${found.length} found` : `Nothing has the id ${clipped(find, 60)}`,
-            ),
+          found && h("span.faint.small", { role: "status" }, toldFound()),
         ),
         found?.length > 1 &&
           h(
@@ -254,6 +256,12 @@ export function open(ctx) {
       ];
     },
   };
+
+  function toldFound() {
+    if (found.length) return `${found.length} found`;
+    const some = !filter.queue && !ID.test(find) && queues.length > SEARCHED;
+    return `Nothing has the id ${clipped(find, 60)}${some ? ` in the first ${SEARCHED} queues; choose one below` : ""}.`;
+  }
 
   function list() {
     if (!rows.length && !fault)
