@@ -41,6 +41,8 @@ export function open(ctx) {
   let fault = null;
   let version = 0;
   let asking = false;
+  let stale = true;
+  let view = 0;
 
   const query = (after) => ({
     queue: filter.queue,
@@ -63,6 +65,7 @@ export function open(ctx) {
       if (mine !== version) return;
       rows = answer.messages;
       next = answer.next;
+      stale = false;
     } catch (error) {
       if (error.unreachable) throw error;
       rows = [];
@@ -109,13 +112,15 @@ export function open(ctx) {
     groups = all.groups;
     if (!filter.queue && queues.length === 1) filter.queue = queues[0].name;
     await lookUp();
-    if (!rows.length || !next) await browse();
+    // While somebody reads on below, the pages that are loaded stay.
+    if (stale || rows.length <= PAGE) await browse();
   }
 
   const apply = later(250, async () => {
     ctx.amend({ ...filter, find });
-    await browse();
-    ctx.redraw();
+    stale = true;
+    view += 1;
+    await ctx.reload();
   });
   const set = (key) => (value) => {
     filter[key] = value;
@@ -197,12 +202,7 @@ export function open(ctx) {
         h(
           "div.toolbar",
           { key: "filters" },
-          select(
-            "Queue",
-            [["", "choose…"], ...queues.map((one) => [one.name, clipped(one.name, 48)])],
-            filter.queue,
-            set("queue"),
-          ),
+          select("Queue", queueChoices(), filter.queue, set("queue")),
           search("Partition, whole name", filter.partition, set("partition"), {
             placeholder: "Partition",
             key: "partition",
@@ -257,6 +257,12 @@ export function open(ctx) {
     },
   };
 
+  function queueChoices() {
+    const names = queues.map((one) => one.name);
+    if (filter.queue && !names.includes(filter.queue)) names.unshift(filter.queue);
+    return [["", "choose…"], ...names.map((one) => [one, clipped(one, 48)])];
+  }
+
   function toldFound() {
     if (found.length) return `${found.length} found`;
     const some = !filter.queue && !ID.test(find) && queues.length > SEARCHED;
@@ -277,7 +283,7 @@ export function open(ctx) {
         rows,
         total: rows.length,
         id: (row) => row.id,
-        view: version,
+        view,
         href: (row) => link(["messages", row.partitionId, row.id]),
         columns: COLUMNS,
         need: (first, last) => last >= rows.length - 20 && more(),
