@@ -10,7 +10,14 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from pyspark.sql.types import LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+    VariantType,
+)
 
 from monarq.errors import InvalidRequestError
 from monarq.spark.json_texts import json_object
@@ -352,6 +359,12 @@ class TestColumns:
             frame = frame.add(name, types[kind])
         with pytest.raises(InvalidRequestError, match=wrong.replace("int", "bigint")):
             resolve_columns(frame, read_sink_options(TARGET | options), is_work=False)
+
+    def test_a_type_that_is_not_what_it_looks_like_is_refused(self) -> None:
+        deep = StructType().add("list", ArrayType(VariantType()))
+        schema = StructType().add("id", LongType()).add("deep", deep)
+        with pytest.raises(InvalidRequestError, match=r"'deep\.list' is of type variant"):
+            resolve_columns(schema, read_sink_options(TARGET), is_work=False)
 
     def test_a_row_without_a_payload_is_refused(self) -> None:
         batch = pa.record_batch({"payload": pa.array(["1", None])})

@@ -174,7 +174,10 @@ def test_explaining_writes_nothing(spark: SparkSession, store_url: str, tmp_path
     assert "source orders: messages of queue orders" in said
     assert "score int" in said
     assert "sink out: scored to the queues that column name names" in said
+    followed = explain(spark, read_pipeline(write(tmp_path, STREAM)), {"url": store_url})
+    assert "messages of queue orders, followed" in explained_text(followed)
     assert not (tmp_path / "kept").exists()
+    assert not (tmp_path / "checkpoints").exists()
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ def test_another_place_is_not_sent_this_ones_token(tmp_path: Path) -> None:
         ('files = "kept"', 'files = "kept"\nurl = "http://x"', "sinks.kept.url: is not for this"),
         ('files = "kept"', 'lake = "l"\ntable = "messages"', "messages is the archive's own"),
         ('files = "kept"', 'files = "kept"\nmode = "replace"', "sinks.kept.mode: Invalid enum"),
+        ('files = "kept"', 'files = "kept"\nmode = "append"', "sinks.kept.mode: is for mode"),
+        ('queue = "scored"', 'queue = "scored"\noutput = "complete"', "sinks.out.output: a queue"),
         ('queue = "orders"', 'files = "customers.csv"', "sources.orders.payload_schema: is not"),
         ("[sinks.out]", "[sinks.out", "is not TOML"),
     ],

@@ -120,7 +120,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.datetime):
         return _iso(value)
-    if isinstance(value, datetime.date):
+    if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if pa.types.is_struct(kind):
         return {

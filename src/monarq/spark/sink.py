@@ -52,23 +52,27 @@ def _prepared(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> tuple[SinkOptions, SinkColumns]:
     if overwrite:
-        raise InvalidRequestError("a queue cannot be overwritten: write with mode append")
+        raise InvalidRequestError(
+            "a queue cannot be overwritten: write with mode append (a stream: append or update)"
+        )
     options = read_sink_options(given)
     kind = target_kind(options)
     return options, resolve_columns(schema, options, is_work=kind is QueueKind.WORK)
 
 
 def target_kind(options: SinkOptions) -> QueueKind | None:
-    """Of the queue that all rows go to, if there is one and it exists."""
-    name = options.queue if options.queue is not None else ""
+    """Of the queue that all rows go to, if there is one and it exists. Whoever cannot be reached is
+    told here, before the job."""
+    name = options.queue if options.queue is not None else "-"
     if options.is_http:
         from monarq.spark.sink_http import queue_kind
 
-        # Also where rows name their queues: who cannot be reached is told before the job.
-        return queue_kind(options.url, options.token, name or "-", options.retry_seconds)
-    from monarq.spark.sink_store import sink_store
+        kind = queue_kind(options.url, options.token, name, options.retry_seconds)
+    else:
+        from monarq.spark.sink_store import sink_store
 
-    return sink_store(options.url, options.encryption_keys).queue_kind(name or "-")
+        kind = sink_store(options.url, options.encryption_keys).queue_kind(name)
+    return kind if options.queue is not None else None
 
 
 @dataclass

@@ -9,14 +9,18 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 from pyspark.sql.types import (
+    ArrayType,
     ByteType,
     DataType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructType,
     TimestampType,
+    UserDefinedType,
+    VariantType,
 )
 
 from monarq.errors import InvalidRequestError
@@ -53,6 +57,8 @@ def resolve_columns(schema: StructType, options: SinkOptions, *, is_work: bool) 
     types = {field.name: field.dataType for field in schema.fields}
     if len(types) < len(schema.fields):
         raise InvalidRequestError("two columns have the same name; rename or drop one")
+    for name, kind in types.items():
+        _check_type(name, kind)
     has_payload = "payload" in types
     has_identity = _has_identity(types)
     used = {
@@ -81,6 +87,22 @@ def resolve_columns(schema: StructType, options: SinkOptions, *, is_work: bool) 
         id_rule=_id_rule(options, has_identity),
         **used,
     )
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    """Refuse what reaches Python as something else than it is."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            _check_type(f"{name}.{field.name}", field.dataType)
+    elif isinstance(kind, ArrayType):
+        _check_type(name, kind.elementType)
+    elif isinstance(kind, MapType):
+        _check_type(name, kind.keyType)
+        _check_type(name, kind.valueType)
+    elif isinstance(kind, VariantType | UserDefinedType):
+        raise InvalidRequestError(
+            f"column {name!r} is of type {kind.simpleString()}: make it JSON with to_json first"
+        )
 
 
 def _partition(

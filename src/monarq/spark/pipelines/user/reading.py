@@ -75,7 +75,8 @@ class _Reader:
         }
         steps = [self._step(number, one) for number, one in enumerate(_listed(tables["steps"]))]
         sinks = {
-            name: self._sink(name, one) for name, one in _named(tables["sinks"], "sinks").items()
+            name: self._sink(name, one, head.mode == "stream")
+            for name, one in _named(tables["sinks"], "sinks").items()
         }
         if head.mode == "stream" and not any(source.stream for source in sources.values()):
             raise _MisplacedError("sources", "none of them is a stream, but the mode is stream")
@@ -168,7 +169,7 @@ class _Reader:
         self._add(place, step.name)
         return step
 
-    def _sink(self, name: str, given: Any) -> Sink:
+    def _sink(self, name: str, given: Any, is_stream: bool) -> Sink:
         place = f"sinks.{name}"
         sink = _converted(given, Sink, place)
         if not _NAME.fullmatch(name):
@@ -194,9 +195,15 @@ class _Reader:
             "table": {"format", "mode", "partition_by"},
         }[kind]
         _check_fields(place, sink, allowed | {kind, "of", "output"})
+        if is_stream and sink.mode != "overwrite":
+            raise _MisplacedError(f"{place}.mode", 'is for mode = "batch"')
+        if not is_stream and sink.output != "append":
+            raise _MisplacedError(f"{place}.output", 'is for mode = "stream"')
         if kind == "lake":
             self._check_lake_table(place, sink)
         if kind in ("queue", "queue_column"):
+            if sink.output == "complete":
+                raise _MisplacedError(f"{place}.output", "a queue takes append or update")
             self._check_write_options(place, sink)
         return msgspec.structs.replace(
             sink,
