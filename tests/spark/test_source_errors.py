@@ -15,6 +15,7 @@ from monarq.model import QueueKind
 from monarq.spark.failures import as_monarq_error
 from tests.server.serving import ServerProcess
 from tests.spark.seeding import fill, make_queue, numbered
+from tests.spark.streams import begin
 
 SECRET = "a secret of thirty-two bytes or more"
 
@@ -89,8 +90,7 @@ def test_a_token_that_has_expired_is_refused_and_a_good_one_reads(
 def test_a_work_queue_is_no_stream(spark: SparkSession, store_url: str, tmp_path: Path) -> None:
     make_queue(store_url, "jobs", QueueKind.WORK)
     stream = spark.readStream.format("monarq").options(url=store_url, queue="jobs").load()
-    query = (
-        stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
-    )
+    writer = stream.writeStream.format("noop")
+    query = begin(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
     with pytest.raises(Exception, match="table items cannot be read as a stream"):
-        query.awaitTermination(120)
+        query.awaitTermination(300)

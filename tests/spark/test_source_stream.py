@@ -16,8 +16,9 @@ from monarq.store.contract import Store
 from tests.server.serving import ServerProcess
 from tests.spark.counting_proxy import CountingProxy
 from tests.spark.seeding import fill, in_store, numbered
+from tests.spark.streams import begin
 
-SECONDS = 120.0
+SECONDS = 300.0
 
 
 class Batches:
@@ -73,7 +74,7 @@ def start(spark: SparkSession, store_url: str, tmp_path: Path, batches: Batches)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         if available_now:
             writer = writer.trigger(availableNow=True)
-        queries.append(writer.start())
+        queries.append(begin(writer))
         return queries[-1]
 
     yield starting
