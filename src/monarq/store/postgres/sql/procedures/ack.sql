@@ -163,6 +163,15 @@ declare
     v_from integer;
     v_to integer;
 begin
+    if a_id is null and cardinality(a_of) = 1 and a_status[1] = 0 and a_seq[1] is not null then
+        v_short := monarq.complete_lease(v_now, g_lease[1], g_token[1], g_partition[1],
+            g_group[1], a_seq[1], coalesce(a_to[1], a_seq[1]));
+        if v_short.partition_id is not null then
+            entry := 1; counts := array[v_short.count]; released := array[true];
+            return next;
+            return;
+        end if;
+    end if;
     if a_id is not null then
         select array_agg(coalesce(a.seq, (
                 select t.seq from monarq.transaction_ids t
@@ -495,6 +504,61 @@ begin
 end
 $$;
 
+-- Completes what is under one lease, if that is one partition, alone and in line; it is the same as
+-- complete_leases, step by step: for one, that is much less to set up. With p_partition, only if it
+-- is this one's and group's, and these are its messages. No partition: it is not.
+create or replace function monarq.complete_lease(
+    p_now bigint, p_lease bigint, p_token text, p_partition bigint, p_group text, p_first bigint,
+    p_last bigint, out partition_id bigint, out count integer
+)
+    language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    c record;
+    v_queue bigint;
+    v_last bigint;
+begin
+    select k.ctid, k.partition_id, k.group_id, k.position, k.lease_to, k.leased_at, k.consumer,
+        k.lease_until > p_now and not k.has_unresolved and (p_partition is null or (
+            k.partition_id = p_partition and k.position + 1 = p_first and k.lease_to = p_last))
+            as is_short
+    into c from monarq.cursors k
+    where k.lease_no = p_lease and k.lease_token = p_token
+    order by k.partition_id, k.group_id limit 1 for update;
+    if c.is_short is not true or exists (
+        select from monarq.cursors k
+        where k.lease_no = p_lease and (k.partition_id, k.group_id) <> (c.partition_id, c.group_id)
+    ) or (p_partition is not null and not exists (
+        select from monarq.groups g where g.id = c.group_id and g.name = p_group)) then
+        return;
+    end if;
+    partition_id := c.partition_id;
+    count := c.lease_to - c.position;
+    select p.queue_id, p.last_seq into v_queue, v_last from monarq.partitions p
+        where p.id = c.partition_id;
+    if v_last <= c.lease_to then
+        -- One that seems drained waits for pushes under way (see is_drained).
+        select p.last_seq into v_last from monarq.partitions p
+            where p.id = c.partition_id for share;
+    end if;
+    -- By its place in the table, which is its own while it is locked.
+    update monarq.cursors set position = c.lease_to, lease_left = 0,
+        ended_lease_no = p_lease, ended_answered = true, lease_no = null, lease_until = null,
+        leased_at = null, lease_to = null, consumer = null,
+        available_at = case when v_last > c.lease_to then p_now end
+        where ctid = c.ctid;
+    insert into monarq.deliveries (queue_id, partition_id, group_id, consumer, lease_no, leased_at,
+        ended_at, first_seq, last_seq, completed)
+    values (v_queue, c.partition_id, c.group_id, c.consumer, p_lease, c.leased_at, p_now,
+        c.position + 1, c.lease_to, complete_lease.count);
+    insert into monarq.counters as k (queue_id, group_id, shard, position, completed)
+    values (v_queue, c.group_id, monarq.shard(), complete_lease.count, complete_lease.count)
+    on conflict (queue_id, group_id, shard) do update set
+        position = k.position + excluded.position, completed = k.completed + excluded.completed;
+end
+$$;
+
 -- Answers all that is under these leases and has no answer yet. Of leases over items it says what
 -- is under them, with their seqs, and leaves the answer to ack_items; of those that cover nothing
 -- it says nothing.
@@ -510,10 +574,20 @@ as $$
 #variable_conflict use_column
 declare
     v_now bigint := monarq.time(p_now);
+    v_one record;
     v_done record;
     v_under record;
     v_entries record;
 begin
+    if cardinality(p_leases) = 1 and p_statuses[1] = 0 then
+        v_one := monarq.complete_lease(v_now, p_leases[1], p_tokens[1], null, null, null, null);
+        if v_one.partition_id is not null then
+            place := 1; partition_id := v_one.partition_id; died := 0; count := v_one.count;
+            released := true;
+            return next;
+            return;
+        end if;
+    end if;
     v_done := monarq.complete_leases(v_now, p_leases, p_tokens, p_statuses);
     return query
     select d.place, d.partition_id, null::bigint, null::text, 0, d.count, true
