@@ -20,6 +20,7 @@ from monarq.broker.peers import Peers
 from monarq.config import Settings
 from monarq.errors import MonarqError, SettingsError
 from monarq.server import logs
+from monarq.server.garbage import spare_what_stays
 from monarq.server.greeting import greet
 from monarq.server.listening import close_all, open_listeners, raise_file_limit, reserve_port
 from monarq.server.supervisor import STOP_NOW, UNUSABLE, Supervisor
@@ -84,11 +85,15 @@ def _run_worker(
     number: int = 0,
     lifeline: int | None = None,
 ) -> None:
+    def begun() -> None:
+        spare_what_stays()
+        ready()
+
     async def serve() -> None:
         worker = Worker(
             settings,
             listeners,
-            ready=ready,
+            ready=begun,
             start_peers=start_peers,
             run_dir=run_dir,
             number=number,
