@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PERCENTILES = (0.5, 0.95, 0.99)
 
 #: Up to so many rows, percentiles are exact. They keep every distinct value in memory.
-EXACT_ROWS = 2_000_000
+EXACT_ROWS = 500_000
 
 #: Of `approx_percentile`: the rank is right within one part in so many.
 ACCURACY = 10_000
