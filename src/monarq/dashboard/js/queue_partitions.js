@@ -112,6 +112,7 @@ export function partitionsView(queue, ctx) {
       label: "Oldest",
       sort: "age",
       num: true,
+      hide: 1,
       width: "96px",
       cell: (row) =>
         row.ageSeconds === null ? h("span.faint", null, "–") : duration(row.ageSeconds),

@@ -292,6 +292,7 @@ const COLUMNS = [
     label: "Oldest",
     sort: "age",
     num: true,
+    hide: 1,
     width: "104px",
     cell: (row) =>
       row.ageSeconds === null ? h("span.faint", null, "–") : duration(row.ageSeconds),

@@ -137,7 +137,7 @@ export function open(ctx) {
           null,
           (item.state === "leased" || output.text) &&
             panel(
-              "Live output",
+              item.state === "leased" ? "Live output" : "Output",
               {
                 note:
                   item.state === "leased"

@@ -19,8 +19,6 @@ const STATUS = [
   ["dead_letter", "dead letter"],
 ];
 const PAGE = 100;
-const SEARCHED = 25;
-const ID = /^\d+-\d+$/;
 
 export function open(ctx) {
   const filter = {
@@ -38,6 +36,7 @@ export function open(ctx) {
   let rows = [];
   let next = null;
   let found = null;
+  let foundPart = false;
   let fault = null;
   let version = 0;
   let asking = false;
@@ -94,13 +93,9 @@ export function open(ctx) {
   async function lookUp() {
     found = null;
     if (!find) return;
-    // An id of the broker's own says where it is; any other is looked for queue by queue.
-    const anywhere = queues.slice(0, SEARCHED).map((one) => one.name);
-    const places = ID.test(find) ? [""] : filter.queue ? [filter.queue] : anywhere;
-    const answers = await Promise.all(
-      places.map((queue) => get("dashboard/find", { transactionId: find, queue })),
-    );
-    found = answers.flatMap((answer) => answer.found);
+    const answer = await get("dashboard/find", { transactionId: find, queue: filter.queue });
+    found = answer.found;
+    foundPart = answer.truncated;
   }
 
   async function load() {
@@ -264,9 +259,9 @@ export function open(ctx) {
   }
 
   function toldFound() {
-    if (found.length) return `${found.length} found`;
-    const some = !filter.queue && !ID.test(find) && queues.length > SEARCHED;
-    return `Nothing has the id ${clipped(find, 60)}${some ? ` in the first ${SEARCHED} queues; choose one below` : ""}.`;
+    const some = foundPart ? ", but not everything was looked at; choose a queue" : "";
+    if (found.length) return `${found.length} found${some}.`;
+    return `Nothing has the id ${clipped(find, 60)}${some}.`;
   }
 
   function list() {
@@ -307,12 +302,19 @@ function isoTime(local) {
 }
 
 const COLUMNS = [
-  { key: "partition", label: "Partition", width: "18%", cell: (row) => name(row.partition) },
-  { key: "seq", label: "Seq", num: true, width: "88px", cell: (row) => count(row.seq) },
+  {
+    key: "partition",
+    label: "Partition",
+    kind: "grow",
+    width: "22%",
+    cell: (row) => name(row.partition),
+  },
+  { key: "seq", label: "Seq", num: true, width: "80px", cell: (row) => count(row.seq) },
   { key: "status", label: "State", width: "124px", cell: (row) => state(row.status) },
   {
     key: "data",
     label: "Payload",
+    hide: 1,
     cell: (row) => h("span.mono.small.soft", { dir: "auto" }, inline(row)),
   },
   {
