@@ -22,7 +22,7 @@ from tests.spark.seeding import fill, numbered
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 300.0
-EACH_ROUND = 120
+EACH_ROUND = 90
 ROUNDS = 10
 
 
@@ -159,13 +159,13 @@ def test_an_executor_and_then_the_whole_cluster_killed_lose_nothing_and_double_n
 ) -> None:
     lake = tmp_path / "lake"
     master = "local-cluster[2,1,512]"
-    fill(store_url, numbered("orders", 400, partitions=3))
+    fill(store_url, numbered("orders", 200, partitions=3))
     with driving(master, broker.url, lake) as driver:
         wait_until(lambda: len(driver.executors()) == 2 and written_files(lake) > 0, driver)
         driver.executors()[0].kill()
-        wait_until(lambda: written_files(lake) > 8, driver)
+        wait_until(lambda: written_files(lake) > 5, driver)
     expect_nothing_twice(lake)
-    fill(store_url, numbered("orders", 400, partitions=3, first=400))
+    fill(store_url, numbered("orders", 100, partitions=3, first=200))
     with driving(master, broker.url, lake) as driver:
         wait_until(lambda: len(driver.executors()) == 2, driver)
         driver.executors()[-1].kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monarq.cli.calling import Caller
-from monarq.errors import InvalidRequestError, SettingsError
+from monarq.errors import InvalidRequestError, MonarqError, SettingsError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _PANEL = "Where Spark runs"
 _SQLITE = "sqlite:///"
+_MASTER = re.compile(r"local(-cluster)?($|\[)|spark://.|yarn$|k8s://.")
 
 LakeArgument = Annotated[
     str, typer.Argument(metavar="LAKE", help="the lake's folder", show_default=False)
@@ -77,19 +79,34 @@ def place_of(caller: Caller) -> Place:
     return Place(address, encryption_key=",".join(keys) or None, schema=schema)
 
 
+class SparkStartError(MonarqError):
+    """Java ended before Spark was there."""
+
+    code = "spark_start"
+
+
 class Spark:
-    """A session that is started when it is first asked for, and stopped at the end."""
+    """A session that is started when it is first asked for, and stopped at the end. One that was
+    there before is used as it is, and left alone."""
 
     def __init__(self, master: str | None, conf: Sequence[str]) -> None:
+        if master is not None and not _MASTER.match(master):
+            raise InvalidRequestError(
+                f"--master must be local[N], spark://HOST:PORT, yarn or k8s://…, not {master!r}"
+            )
         self._master = master
         self._conf = parse_conf(conf)
         self._session: SparkSession | None = None
+        self._is_own = False
 
     def __call__(self) -> SparkSession:
         if self._session is None:
+            from pyspark.sql import SparkSession
+
             from monarq.spark import session
             from monarq.spark.failures import spark_failures
 
+            self._is_own = SparkSession.getActiveSession() is None
             with spark_failures(), _quiet_java():
                 self._session = session(self._master, app_name="monarq pipeline", config=self._conf)
         return self._session
@@ -98,7 +115,7 @@ class Spark:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._session is not None:
+        if self._session is not None and self._is_own:
             # Whatever goes wrong now, the work is done or its error told.
             with suppress(Exception):
                 self._session.stop()
@@ -116,13 +133,22 @@ def parse_conf(conf: Sequence[str]) -> Mapping[str, str]:
 
 @contextmanager
 def _quiet_java() -> Iterator[None]:
-    """Java inherits stderr, and says things there that mean nothing to whoever runs a command."""
+    """Java inherits stderr, and says things there that mean nothing to whoever runs a command,
+    unless it does not start."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), 2)
         try:
             yield
+        except Exception as error:
+            if "Java gateway" not in str(error):
+                raise
+            log.seek(0)
+            said = log.read().decode(errors="replace").splitlines()
+            why = [line.strip() for line in said if re.search("Error|Exception|Invalid", line)]
+            reason = why[0] if why else str(error)
+            raise SparkStartError(f"Spark did not start: {reason}") from None
         finally:
             os.dup2(kept, 2)
             os.close(kept)
