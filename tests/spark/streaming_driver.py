@@ -9,8 +9,10 @@ when all that is there now has been written.
 import sys
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from monarq.spark import session
+from tests.spark.streams import begin
 
 BATCH = 40
 
@@ -26,20 +28,21 @@ def main(master: str, url: str, checkpoints: str) -> None:
         .load()
     )
 
-    def write(frame: DataFrame, queue: str) -> None:
-        (
+    def write(frame: DataFrame, queue: str) -> StreamingQuery:
+        return begin(
             frame.writeStream.format("monarq")
             .options(url=url, queue=queue, retrySeconds="300", messagesPerRequest="15")
             .option("checkpointLocation", f"{checkpoints}/{queue}")
             .trigger(availableNow=True)
-            .start()
         )
 
-    write(orders.select("queue", "partition", "seq", "payload"), "kept")
-    write(orders.select("payload").repartition(3), "shuffled")
+    queries = [
+        write(orders.select("queue", "partition", "seq", "payload"), "kept"),
+        write(orders.select("payload").repartition(3), "shuffled"),
+    ]
     sys.stdout.write("started\n")
     sys.stdout.flush()
-    for query in spark.streams.active:
+    for query in queries:
         query.awaitTermination()
     spark.stop()
 

@@ -293,16 +293,23 @@ def test_a_broker_that_dies_and_returns_costs_no_message_and_doubles_none(
     """Killed again and again while a job writes to it."""
     count = 40_000
     frame = spark.range(count, numPartitions=4).selectExpr("id", "repeat('x', 100) AS filler")
-    with ThreadPoolExecutor(1) as other:
-        writing = other.submit(
-            write, frame, broker.url, queue="made", messagesPerRequest=500, retrySeconds=300
-        )
+    done = threading.Event()
+
+    def torment() -> None:
         for share in (1, 3, 5, 7):
-            while _pushed(broker, "made") < count * share // 10 and not writing.done():
-                threading.Event().wait(0.01)
+            while _pushed(broker, "made") < count * share // 10:
+                if done.wait(0.01):
+                    return
             broker.kill()
             broker.start()
-        writing.result(300)
+
+    with ThreadPoolExecutor(1) as other:
+        tormented = other.submit(torment)
+        try:
+            write(frame, broker.url, queue="made", messagesPerRequest=500, retrySeconds=300)
+        finally:
+            done.set()
+        tormented.result(300)
     assert sorted(one["id"] for one in payloads_of(store_url, "made")) == list(range(count))
 
 

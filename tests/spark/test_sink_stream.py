@@ -16,6 +16,7 @@ from monarq.spark.failures import spark_failures
 from monarq.store.contract import Store
 from tests.server.serving import ServerProcess
 from tests.spark.seeding import fill, in_store
+from tests.spark.streams import begin
 
 
 def orders(count: int) -> list[PushItem]:
@@ -49,7 +50,7 @@ def through_the_format(frame: DataFrame, url: str, checkpoint: Path) -> None:
     writer = frame.writeStream.format("monarq").options(url=url, queue="copy")
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     with spark_failures():
-        writer.start().awaitTermination()
+        begin(writer).awaitTermination()
 
 
 def through_foreach_batch(frame: DataFrame, url: str, checkpoint: Path) -> None:
@@ -58,7 +59,7 @@ def through_foreach_batch(frame: DataFrame, url: str, checkpoint: Path) -> None:
 
     writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(write)
     with spark_failures():
-        writer.trigger(availableNow=True).start().awaitTermination()
+        begin(writer.trigger(availableNow=True)).awaitTermination()
 
 
 @pytest.mark.slow
@@ -87,7 +88,7 @@ def test_a_wrong_option_of_a_stream_is_told_in_one_line(
     writer = frame.writeStream.format("monarq").options(url=store_url, queue="copy", writeid="\x07")
     writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
     with pytest.raises(InvalidRequestError, match="'writeId'") as caught, spark_failures():
-        writer.start().awaitTermination()
+        begin(writer).awaitTermination()
     assert "\n" not in str(caught.value)
 
 
@@ -100,9 +101,9 @@ def test_a_broker_that_goes_away_fails_the_stream_in_one_line_and_nothing_is_los
     writer = writer.options(queue="copy", retrySeconds="0").trigger(availableNow=True)
     broker.kill()
     with pytest.raises(StoreUnavailableError, match="no answer from") as caught, spark_failures():
-        writer.option("url", broker.url).start().awaitTermination()
+        begin(writer.option("url", broker.url)).awaitTermination()
     assert "\n" not in str(caught.value)
     broker.start()
     with spark_failures():
-        writer.option("url", broker.url).start().awaitTermination()
+        begin(writer.option("url", broker.url)).awaitTermination()
     assert counted(store_url, "copy") == {0: 3, 1: 3, 2: 3}
