@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CONTENT_TYPE = b"application/vnd.apache.arrow.stream"
-CHUNK_BYTES = 4 << 20
+# Small enough that neither reading nor building one keeps others from the loop.
+CHUNK_BYTES = 2 << 20
+CHUNK_MESSAGES = 1 << 13
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 

@@ -5,7 +5,7 @@ In memory is one piece at a time, whatever is exported. Needs no Arrow.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Any
 
 from monarq.model import PartitionRange
@@ -15,7 +15,6 @@ from monarq.store.listed_rows import group_rows, queue_rows
 from monarq.store.positions import check_columns
 
 MESSAGES_AT_ONCE = 1 << 15
-_SPANS_AT_ONCE = 4_096
 _ROWS_AT_ONCE = 10_000
 
 
@@ -27,10 +26,16 @@ async def plan_of(
 
 
 async def segments_of(
-    store: Store, spans: Sequence[Span], columns: Sequence[str], *, max_bytes: int
+    store: Store,
+    spans: Iterable[Sequence[int]],
+    columns: Sequence[str],
+    *,
+    max_bytes: int,
+    messages: int = MESSAGES_AT_ONCE,
 ) -> AsyncGenerator[list[ExportedSegment]]:
-    """The segments of all these spans; no piece is empty."""
-    for part in _parts(spans):
+    """The segments of all these spans; no piece is empty, nor has many more than so many bytes or
+    messages."""
+    for part in _parts(spans, messages):
         left = part
         while left:
             found = await store.export_messages(left, columns, max_bytes=max_bytes)
@@ -43,19 +48,20 @@ async def segments_of(
             left = [(partition_id, seq, last_seq)] * (seq <= last_seq) + left[index + 1 :]
 
 
-def _parts(spans: Sequence[Span]) -> Iterator[list[Span]]:
-    """So that no part has very many messages: seqs have no holes, so that they can be counted."""
+def _parts(spans: Iterable[Sequence[int]], messages: int) -> Iterator[list[Span]]:
+    """So that no part has very many messages: seqs have no holes, so that they can be counted. Of
+    many small partitions a part has fewer messages, since each costs something too."""
     part: list[Span] = []
-    room = MESSAGES_AT_ONCE
+    room, most = messages, messages // 8
     for partition_id, first, last in spans:
         while first <= last:
             end = min(last, first + room - 1)
             part.append((partition_id, first, end))
             room -= end - first + 1
             first = end + 1
-            if room == 0 or len(part) == _SPANS_AT_ONCE:
+            if room == 0 or len(part) == most:
                 yield part
-                part, room = [], MESSAGES_AT_ONCE
+                part, room = [], messages
     if part:
         yield part
 

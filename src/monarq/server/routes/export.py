@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from monarq.errors import ConflictError, InvalidRequestError
 from monarq.model import QueueKind
 from monarq.server.answers import json_answer
-from monarq.server.arrow_stream import CHUNK_BYTES, CONTENT_TYPE, arrow_stream, require_arrow
+from monarq.server.arrow_stream import (
+    CHUNK_BYTES,
+    CHUNK_MESSAGES,
+    CONTENT_TYPE,
+    arrow_stream,
+    require_arrow,
+)
 from monarq.server.exchange import Request, Response, Role, StreamingResponse
 from monarq.server.paging import collect, paged
 from monarq.server.parameters import time_or_none
@@ -15,7 +21,6 @@ from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.batches import plan_of, rows_of, segments_of
 from monarq.store.contract import Store
-from monarq.store.exported import Span
 from monarq.store.positions import check_columns
 from monarq.tables import TableKind, arrow_schema, get_table
 from monarq.wire.export import (
@@ -82,12 +87,11 @@ async def read(service: Service, request: Request) -> StreamingResponse:
 
 async def messages(service: Service, request: Request) -> StreamingResponse:
     body: MessagesBody = request.body
-    spans = [(number, first, last) for number, first, last in body.ranges]
-    return await _messages(service, spans, body.columns)
+    return await _messages(service, body.ranges, body.columns)
 
 
 async def _messages(
-    service: Service, spans: Sequence[Span], columns: Sequence[str] | None
+    service: Service, spans: Iterable[Sequence[int]], columns: Sequence[str] | None
 ) -> StreamingResponse:
     require_arrow()
     from monarq.store.arrow import message_batch
@@ -96,7 +100,13 @@ async def _messages(
     check_columns("messages", chosen)
     chunks = await arrow_stream(
         arrow_schema("messages", chosen),
-        segments_of(service.broker.store, spans, chosen, max_bytes=CHUNK_BYTES),
+        segments_of(
+            service.broker.store,
+            spans,
+            chosen,
+            max_bytes=CHUNK_BYTES,
+            messages=CHUNK_MESSAGES,
+        ),
         lambda segments: message_batch(segments, chosen),
         service.export_slots,
     )
