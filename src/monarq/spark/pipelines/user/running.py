@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_SECONDS = 0.5
+_BEGINNING_SECONDS = 0.05
+_TRIES = 4
+#: Spark gives the process of a source ten seconds to start, also on a machine that has no time.
+_TOO_BUSY = "failed to connect back"
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
@@ -99,6 +104,12 @@ def _started(
         trigger = {"processingTime": _interval(pipeline.every or "0s")}
     assert pipeline.checkpoint is not None
     sink = pipeline.sinks[name]
+    for _ in range(_TRIES - 1):
+        query = start_stream(frame, name, sink, place, pipeline.checkpoint, trigger)
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            time.sleep(_BEGINNING_SECONDS)
+        if _TOO_BUSY not in str(query.exception()):
+            return query
     return start_stream(frame, name, sink, place, pipeline.checkpoint, trigger)
 
 
