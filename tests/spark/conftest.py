@@ -9,6 +9,7 @@ A test that needs a session of its own kind (a cluster, Connect) runs it in anot
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from monarq.spark import session
 from tests.postgres_server import fresh_database
 from tests.server.serving import ServerProcess
 from tests.spark.seeding import Urls
+
+#: Spark Connect needs packages of its own: pip install 'pyspark[connect]'.
+collect_ignore = [] if find_spec("grpc") and find_spec("pandas") else ["test_connect.py"]
 
 SPARK_SETTINGS = {
     "spark.driver.memory": "1g",
