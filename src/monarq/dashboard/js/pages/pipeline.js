@@ -3,7 +3,7 @@
 import { address, get, path } from "../api.js";
 import { meter } from "../chart.js";
 import { h } from "../dom.js";
-import { count, duration, percent, plural } from "../format.js";
+import { count, duration, exact, percent, plural } from "../format.js";
 import {
   commandLine,
   empty,
@@ -25,7 +25,6 @@ export function open(ctx) {
   let archives = [];
   let analyses = [];
   let chosen = ctx.query.analysis ?? null;
-  let figures = null;
 
   async function load() {
     const [a, b, c] = await Promise.all([
@@ -37,8 +36,6 @@ export function open(ctx) {
     archives = b.archives;
     analyses = c.analyses;
     if (!analyses.some((one) => one.id === chosen)) chosen = analyses[0]?.id ?? null;
-    if (chosen && figures?.id !== chosen)
-      figures = { id: chosen, ...(await get(path`pipeline/analyses/${chosen}`)) };
   }
 
   return {
@@ -121,7 +118,9 @@ export function open(ctx) {
   }
 
   function analysis() {
-    const found = figures?.findings ?? [];
+    const { findings } = analyses.find((one) => one.id === chosen);
+    // Whoever may write may put records: only what can be shown is.
+    const found = findings.filter((one) => typeof one?.text === "string");
     const report = address(path`pipeline/analyses/${chosen}/report`).href;
     return panel(
       "Analysis",
@@ -130,7 +129,7 @@ export function open(ctx) {
           analyses.length > 1 &&
             select(
               "Run",
-              analyses.map((one) => [one.id, one.id]),
+              analyses.map((one) => [one.id, exact(Date.parse(one.at)).slice(0, 16)]),
               chosen,
               (value) => {
                 chosen = value;
