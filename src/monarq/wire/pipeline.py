@@ -57,7 +57,7 @@ class AnalysisRow(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
     at: TimeText
     lake: str
-    findings: list[Any]
+    findings: list[dict[str, Any]]
 
 
 class AnalysesAnswer(Struct, frozen=True, kw_only=True, rename="camel"):

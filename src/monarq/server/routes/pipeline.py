@@ -46,7 +46,7 @@ class _AnalysisOutline(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
     generated_at: int
     lake: str = ""
-    findings: list[Any] = []
+    findings: list[dict[str, Any]] = []
 
 
 async def runs(service: Service, request: Request) -> Response:
