@@ -79,12 +79,6 @@ def place_of(caller: Caller) -> Place:
     return Place(address, encryption_key=",".join(keys) or None, schema=schema)
 
 
-class SparkStartError(MonarqError):
-    """Java ended before Spark was there."""
-
-    code = "spark_start"
-
-
 class Spark:
     """A session that is started when it is first asked for, and stopped at the end. One that was
     there before is used as it is, and left alone."""
@@ -148,7 +142,7 @@ def _quiet_java() -> Iterator[None]:
             said = log.read().decode(errors="replace").splitlines()
             why = [line.strip() for line in said if re.search("Error|Exception|Invalid", line)]
             reason = why[0] if why else str(error)
-            raise SparkStartError(f"Spark did not start: {reason}") from None
+            raise MonarqError(f"Spark did not start: {reason}") from None
         finally:
             os.dup2(kept, 2)
             os.close(kept)
