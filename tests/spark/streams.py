@@ -6,7 +6,8 @@ does meanwhile, and fails the query otherwise. That is no fault of what is teste
 
 import time
 
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _TRIES = 6
 _SECONDS = 300.0
