@@ -35,6 +35,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.open_or_make(tmp_path / "lake", store="s")
 
 
+@pytest.mark.slow
 def test_all_tables_are_in_once_however_often_they_are_archived(
     spark: SparkSession, lake: Lake, store_url: str
 ) -> None:
@@ -55,6 +56,7 @@ async def answer_more(store: Store) -> None:
     await store.ack([Ack(lease_id=popped.lease_id, group="other")])
 
 
+@pytest.mark.slow
 def test_a_broker_and_its_store_fill_the_same_lake(
     spark: SparkSession, lake: Lake, postgres_urls: Urls
 ) -> None:
@@ -68,6 +70,7 @@ def test_a_broker_and_its_store_fill_the_same_lake(
     expect_all(spark, lake, postgres_urls.store)
 
 
+@pytest.mark.slow
 def test_queues_archived_at_different_times_end_up_whole(
     spark: SparkSession, lake: Lake, store_url: str
 ) -> None:

@@ -65,6 +65,7 @@ def without_progress(err: str) -> str:
     return "".join(line for line in err.splitlines(True) if not line.endswith(" s left\n"))
 
 
+@pytest.mark.slow
 def test_archive_compact_replay_and_runs_say_what_they_did(
     spark: SparkSession, cli: Invoke, store_url: str, tmp_path: Path
 ) -> None:

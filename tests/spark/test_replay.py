@@ -56,6 +56,7 @@ def numbers(url: str, queue: str) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_replay_keeps_partitions_and_their_order_and_repeated_pushes_nothing(
     spark: SparkSession, lake: Lake, broker: ServerProcess, store_url: str
 ) -> None:
