@@ -226,7 +226,8 @@ async function openPage() {
   turn();
   redraw();
   queueMicrotask(() => {
-    if (document.activeElement === document.body)
+    // Not on the first page: there the keyboard begins with the link that skips the navigation.
+    if (number > 1 && document.activeElement === document.body)
       document.getElementById("main")?.focus({ preventScroll: true });
   });
 }
