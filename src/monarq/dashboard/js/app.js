@@ -364,6 +364,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
   document.getElementById("main")?.focus();
 });
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && model.menuOpen) actions.menu();
   const typing = event.target.closest?.("input, textarea, select, dialog");
   if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
   if (event.key === "/") {
