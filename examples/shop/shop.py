@@ -33,7 +33,7 @@ def main(folder: Path) -> None:
     pipeline(folder, store, "run", "enrich.toml", "--once")
     pipeline(
         folder, store, "replay", "lake", "--queue", "orders", "--to", "orders-to-check",
-        "--where", "get_json_object(payload, '$.total') >= 500",
+        "--where", "CAST(get_json_object(payload, '$.total') AS DOUBLE) >= 500",
     )  # fmt: skip
     with Client(store) as mq:
         for name in ("orders-gold", "orders-silver", "orders-bronze", "orders-to-check"):
