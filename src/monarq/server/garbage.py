@@ -1,8 +1,8 @@
 """How a serving process has its memory looked through for garbage that holds on to itself.
 
-Requests leave next to none: what they make goes with its last reference. Python looks nevertheless after
-every 700 new objects, and from time to time at everything there is, which was a fifth of what a
-push cost. Only for processes that serve and do nothing else: the settings hold for all of one.
+Requests leave next to none: what they make goes with its last reference. Python looks nevertheless
+after every 700 new objects, and from time to time at everything there is, which was a fifth of what
+a push cost. Only for processes that serve and do nothing else: the settings hold for all of one.
 """
 
 from __future__ import annotations
