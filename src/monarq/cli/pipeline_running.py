@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from monarq.spark.pipelines.place import Place
 
 _PANEL = "Where Spark runs"
+#: They print what fails with Java's stack; the error itself is told in one line.
+_NOISY = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SQLITE = "sqlite:///"
 _MASTER = re.compile(r"local(-cluster)?($|\[)|spark://.|yarn$|k8s://.")
 
@@ -97,10 +99,14 @@ class Spark:
         if self._session is None:
             from pyspark.sql import SparkSession
 
+            from pyspark.logger import PySparkLogger
+
             from monarq.spark import session
             from monarq.spark.failures import spark_failures
 
             self._is_own = SparkSession.getActiveSession() is None
+            for name in _NOISY:
+                PySparkLogger.getLogger(name).disabled = True
             with spark_failures(), _quiet_java():
                 self._session = session(self._master, app_name="monarq pipeline", config=self._conf)
         return self._session
