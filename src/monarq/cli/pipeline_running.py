@@ -97,9 +97,8 @@ class Spark:
 
     def __call__(self) -> SparkSession:
         if self._session is None:
-            from pyspark.sql import SparkSession
-
             from pyspark.logger import PySparkLogger
+            from pyspark.sql import SparkSession
 
             from monarq.spark import session
             from monarq.spark.failures import spark_failures
