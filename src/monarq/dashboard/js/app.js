@@ -69,6 +69,8 @@ async function loadOverview() {
 }
 
 function mergeOverview(data) {
+  // An answer that was asked for may come after an event that is newer.
+  if (data.at && model.overview?.at > data.at) return;
   model.overview = { ...model.overview, ...data };
   if (data.at) setServerTime(data.at);
 }

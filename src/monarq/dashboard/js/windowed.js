@@ -3,10 +3,13 @@
 const PAGE = 100;
 
 export class Windowed {
-  /** `fetch(offset, limit)` gives { rows, total }; `changed()` is called when rows have come. */
-  constructor(fetch, changed) {
+  /** `fetch(offset, limit)` gives { rows, total, at }; `changed()` is called when rows have come;
+      `id(row)` is for lists that are kept current by events. */
+  constructor(fetch, changed, id = null) {
     this.fetch = fetch;
     this.changed = changed;
+    this.id = id;
+    this.fresh = new Map();
     this.rows = [];
     this.total = null;
     this.version = 0;
@@ -33,10 +36,10 @@ export class Windowed {
     this.#place(first, answer);
   }
 
-  #place(offset, { rows, total }) {
+  #place(offset, { rows, total, at }) {
     this.total = total;
     this.rows.length = Math.min(this.rows.length, total);
-    rows.forEach((row, index) => {
+    this.#newest(rows, at).forEach((row, index) => {
       this.rows[offset + index] = row;
     });
   }
@@ -69,12 +72,18 @@ export class Windowed {
     this.changed();
   }
 
-  /** Puts new figures into the rows that are here. */
-  merge(changed, id) {
-    const known = new Map(changed.map((row) => [id(row), row]));
+  /** Puts new figures, told at a time, into the rows that are here. */
+  merge(changed, at) {
+    for (const row of changed) this.fresh.set(this.id(row), { row, at });
     this.rows.forEach((row, index) => {
-      const next = row && known.get(id(row));
-      if (next) this.rows[index] = next;
+      if (row) this.rows[index] = this.fresh.get(this.id(row))?.row ?? row;
     });
+  }
+
+  // An answer may come after an event that is newer; what it has caught up with is forgotten.
+  #newest(rows, at) {
+    if (!this.id || !at) return rows;
+    for (const [id, one] of this.fresh) if (one.at <= at) this.fresh.delete(id);
+    return rows.map((row) => this.fresh.get(this.id(row))?.row ?? row);
   }
 }

@@ -10,19 +10,25 @@ import { turned } from "../table.js";
 import { later } from "../timing.js";
 import { Windowed } from "../windowed.js";
 
+const id = (row) => `${row.queue}\n${row.name}`;
+
 export function open(ctx) {
   const filter = { search: ctx.query.search ?? "", queue: ctx.query.queue ?? "" };
   let sort = { key: ctx.query.sort ?? "lagSeconds", order: ctx.query.order ?? "desc" };
-  const list = new Windowed(async (offset, limit) => {
-    const answer = await get("dashboard/groups", {
-      ...filter,
-      sort: sort.key,
-      order: sort.order,
-      offset,
-      limit,
-    });
-    return { rows: answer.groups, total: answer.total };
-  }, ctx.redraw);
+  const list = new Windowed(
+    async (offset, limit) => {
+      const answer = await get("dashboard/groups", {
+        ...filter,
+        sort: sort.key,
+        order: sort.order,
+        offset,
+        limit,
+      });
+      return { rows: answer.groups, total: answer.total, at: answer.at };
+    },
+    ctx.redraw,
+    id,
+  );
   const apply = later(150, async () => {
     ctx.amend({ ...filter, sort: sort.key, order: sort.order });
     try {
@@ -37,10 +43,9 @@ export function open(ctx) {
     title: "Groups",
     topics: {
       groups: (data) => {
-        const id = (row) => `${row.queue}\n${row.name}`;
         const known = new Set(list.rows.filter(Boolean).map(id));
         const fresh = list.total < 100 && data.changed.some((row) => !known.has(id(row)));
-        list.merge(data.changed, id);
+        list.merge(data.changed, data.at);
         if (data.more || data.gone?.length || (fresh && !filter.search)) ctx.reload();
       },
     },

@@ -29,11 +29,17 @@ export function open(ctx) {
   const partitions = partitionsView(queue, ctx);
 
   async function load() {
-    [detail, series] = await Promise.all([
+    const [answer, figures] = await Promise.all([
       get(path`dashboard/queues/${queue}`),
       tab === "flow" ? get("dashboard/series", { range, queue }) : null,
       tab === "partitions" ? partitions.load() : null,
     ]);
+    // An event may be newer than an answer that comes after it.
+    const older = detail && answer.at < detail.at;
+    detail = older
+      ? { ...answer, at: detail.at, line: detail.line, groups: detail.groups }
+      : answer;
+    series = figures;
     gone = false;
     editor.take(detail);
   }
@@ -54,12 +60,9 @@ export function open(ctx) {
     topics: {
       queue: (data) => {
         gone = Boolean(data.gone);
-        if (detail)
-          detail = {
-            ...detail,
-            ...(data.line && { line: data.line }),
-            ...(data.groups && { groups: data.groups }),
-          };
+        if (!detail || data.at < detail.at) return;
+        const { at = detail.at, line = detail.line, groups = detail.groups } = data;
+        detail = { ...detail, at, line, groups };
       },
     },
     follow: () => ({ queue }),

@@ -28,16 +28,20 @@ export function open(ctx) {
     key: ctx.query.sort ?? "name",
     order: ctx.query.order ?? (ctx.query.sort ? "desc" : "asc"),
   };
-  const list = new Windowed(async (offset, limit) => {
-    const answer = await get("dashboard/queues", {
-      ...filter,
-      sort: sort.key,
-      order: sort.order,
-      offset,
-      limit,
-    });
-    return { rows: answer.queues, total: answer.total };
-  }, ctx.redraw);
+  const list = new Windowed(
+    async (offset, limit) => {
+      const answer = await get("dashboard/queues", {
+        ...filter,
+        sort: sort.key,
+        order: sort.order,
+        offset,
+        limit,
+      });
+      return { rows: answer.queues, total: answer.total, at: answer.at };
+    },
+    ctx.redraw,
+    (row) => row.name,
+  );
 
   const apply = later(150, async () => {
     ctx.amend({ ...filter, sort: sort.key, order: sort.order });
@@ -57,7 +61,7 @@ export function open(ctx) {
     title: "Queues",
     topics: {
       queues: (data) => {
-        list.merge(data.changed, (row) => row.name);
+        list.merge(data.changed, data.at);
         if (
           data.more ||
           data.gone?.length ||
