@@ -145,7 +145,7 @@ def test_groups_and_their_end_arrive(server: ServerProcess) -> None:
 async def test_an_idle_stream_says_nothing_but_that_it_is_there(
     memory_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("INTERVAL_SECONDS", "IDLE_INTERVAL_SECONDS", "MOST_OF_TIME"):
+    for name in ("INTERVAL_SECONDS", "IDLE_INTERVAL_SECONDS", "LONGEST_SECONDS"):
         monkeypatch.setattr(f"monarq.server.watch.sampler.{name}", 0.01)
     monkeypatch.setattr("monarq.server.watch.streams.TICK_SECONDS", 0.5)
     await memory_api.push_payloads("q", 1)
@@ -169,7 +169,7 @@ async def test_the_store_is_looked_at_only_while_somebody_watches(
     memory_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("monarq.server.watch.sampler.INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr("monarq.server.watch.sampler.MOST_OF_TIME", 1.0)
+    monkeypatch.setattr("monarq.server.watch.sampler.LONGEST_SECONDS", 0.01)
     sampler = memory_api.service.sampler
     looks = 0
     read = memory_api.broker.store.queue_flows

@@ -32,7 +32,6 @@ MOST_ITEMS = 20
 JUDGED_AS_A_WHOLE = {
     "DELETE /api/v1/dlq",
     "GET /api/v1/analytics/queue-ops",
-    "GET /api/v1/dashboard/find",
     "GET /api/v1/items",
     "GET /api/v1/pop",
     "GET /api/v1/pop/queue/{queue}",

@@ -162,7 +162,7 @@ class FindQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     transaction_id: NameFilter
     """Or an id, such as 12-345."""
     queue: NameFilter | None = None
-    """Where to look for a transaction id; an id is found without it."""
+    """Where to look; without it in up to 1000 queues."""
 
 
 class FoundRow(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -6,7 +6,7 @@ import contextlib
 from typing import Literal
 
 from monarq.clock import SECOND
-from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.errors import NotFoundError
 from monarq.ids import message_id, parse_message_id
 from monarq.model import DeadLetterFilter, Delivery, Item, QueueKind, Standing
 from monarq.server.answers import json_answer
@@ -17,6 +17,7 @@ from monarq.server.routes.items import item_fields
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
+from monarq.store.watching import MOST_PARTITIONS
 from monarq.times import iso, iso_or_none
 from monarq.wire.dashboard import (
     DeliveriesAnswer,
@@ -35,18 +36,20 @@ from monarq.wire.dashboard import (
 )
 from monarq.wire.items import ItemRow
 
+_MOST_FOUND = 100
+_MOST_QUEUES = 1000
+
 
 async def find(service: Service, request: Request) -> Response:
     query: FindQuery = request.query
     store = service.broker.store
     own = parse_message_id(query.transaction_id)
     places: list[tuple[int, int]] = [own] if own is not None else []
+    truncated = False
     if query.queue is not None:
         places += await store.find_messages(query.queue, query.transaction_id)
     elif own is None:
-        raise InvalidRequestError(
-            "name the queue too: only an id such as 12-345 is found without it"
-        )
+        places, truncated = await _find_anywhere(service, query.transaction_id)
     found = []
     for place in dict.fromkeys(places):
         # An id may be of a message that is gone, or of another queue.
@@ -54,7 +57,26 @@ async def find(service: Service, request: Request) -> Response:
             row = await _found(store, *place)
             if query.queue in (None, row.queue):
                 found.append(row)
-    return json_answer(FindAnswer(found=found, truncated=len(places) >= 100))
+    return json_answer(FindAnswer(found=found, truncated=truncated or len(places) >= _MOST_FOUND))
+
+
+async def _find_anywhere(
+    service: Service, transaction_id: str
+) -> tuple[list[tuple[int, int]], bool]:
+    """In all queues, those with few partitions first; and whether that was too much to do."""
+    view = (await service.sampler.current()).view
+    store = service.broker.store
+    places: list[tuple[int, int]] = []
+    partitions = 0
+    flows = sorted(view.now.queues.values(), key=lambda flow: (flow.partitions, flow.queue))
+    for number, flow in enumerate(flows):
+        partitions += flow.partitions
+        too_many = number >= _MOST_QUEUES or partitions > MOST_PARTITIONS
+        if too_many or len(places) >= _MOST_FOUND:
+            return places, True
+        with contextlib.suppress(NotFoundError):
+            places += await store.find_messages(flow.queue, transaction_id)
+    return places, False
 
 
 async def _found(store: Store, partition_id: int, seq: int) -> FoundRow:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from msgspec import Raw
 
+from monarq.errors import ConflictError, NotFoundError
+from monarq.ids import parse_message_id
 from monarq.model import Trace
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
@@ -50,6 +53,10 @@ async def add_trace(service: Service, request: Request) -> Response:
 async def of_message(service: Service, request: Request) -> Response:
     store = service.broker.store
     partition_id, transaction_id = path_partition_id(request), path_name(request, "transactionId")
+    if (parse_message_id(transaction_id) or (0,))[0] == partition_id:
+        # Its id is good in place of its transaction id, as long as it is kept.
+        with contextlib.suppress(NotFoundError, ConflictError):
+            transaction_id = (await store.get_message(partition_id, transaction_id)).transaction_id
     return await _listed(
         request.query,
         lambda limit, after: store.list_traces(

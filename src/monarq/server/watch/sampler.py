@@ -32,8 +32,10 @@ IDLE_INTERVAL_SECONDS = 5.0
 """Between looks, while nothing changes."""
 FRESH_SECONDS = 0.5
 """How old what is told may be, while nobody watches."""
-MOST_OF_TIME = 0.05
+MOST_OF_TIME = 0.1
 """The part of the time that looking may take."""
+LONGEST_SECONDS = 8.0
+"""Between looks, also where each takes long: the machine may only be busy with something else."""
 RATE_WINDOW = 6 * SECOND
 LATENCY_WINDOW = 300 * SECOND
 _FIRST_LOOK_SECONDS = 0.25
@@ -77,7 +79,7 @@ class Sampler:
         """What was seen last, if that was lately; otherwise, or `anew`, it is looked at now."""
         async with self._reading:
             age = self._now() - self._read_at
-            if anew or age > max(FRESH_SECONDS, self._took / MOST_OF_TIME):
+            if anew or age > max(FRESH_SECONDS, self._pause()):
                 await self._look()
                 if not self.sight.view.before.at and self._took < _FIRST_LOOK_SECONDS:
                     await asyncio.sleep(_FIRST_LOOK_SECONDS)
@@ -129,7 +131,11 @@ class Sampler:
                 interval = INTERVAL_SECONDS
             else:
                 interval = min(interval * 1.5, IDLE_INTERVAL_SECONDS)
-            await asyncio.sleep(max(interval, self._took / MOST_OF_TIME))
+            await asyncio.sleep(max(interval, self._pause()))
+
+    def _pause(self) -> float:
+        """How long the store is left alone, for what the last look took."""
+        return min(self._took / MOST_OF_TIME, LONGEST_SECONDS)
 
     async def _look(self) -> None:
         begin = self._now()
