@@ -155,7 +155,7 @@ def test_one_huge_partition_and_very_many_small_ones(
         table = read(access, ranges, ["payload", "partition"])
         assert table.num_rows == 10_000
         assert len(set(table["payload"].to_pylist())) == 10_000
-        assert len(list(access.messages(ranges, ["seq"]))) < 10, "a batch has many partitions"
+        assert len(list(access.messages(ranges, ["seq"]))) < 100, "a batch has many partitions"
 
 
 def test_an_empty_queue_and_ranges_of_nothing_are_no_rows(

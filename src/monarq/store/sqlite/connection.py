@@ -117,15 +117,8 @@ class Connection:
                     raise
                 time.sleep(0.01)
 
-    def commit(self) -> None:
-        self.db.execute("commit")
-
-    def rollback(self) -> None:
-        # SQLite has already rolled back by itself after some errors, a full disk for one.
-        if self.db.in_transaction:
-            self.db.execute("rollback")
-
     def guarded(self, work: Callable[[], T]) -> T:
+        """Run on this thread. Errors of the file become `StoreUnavailableError`."""
         try:
             return work()
         except sqlite3.Error as error:
@@ -133,6 +126,14 @@ class Connection:
             if translated is None:
                 raise
             raise translated from error
+
+    def commit(self) -> None:
+        self.db.execute("commit")
+
+    def rollback(self) -> None:
+        # SQLite has already rolled back by itself after some errors, a full disk for one.
+        if self.db.in_transaction:
+            self.db.execute("rollback")
 
     def _translated(self, error: sqlite3.Error) -> MonarqError | None:
         code = getattr(error, "sqlite_errorcode", None)

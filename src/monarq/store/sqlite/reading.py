@@ -64,7 +64,6 @@ class Reader:
             db = sqlite3.connect(self._connection.path, timeout=BUSY_SECONDS, isolation_level=None)
             db.execute("pragma query_only = on")
             db.execute(f"pragma cache_size = -{4 << 10}")
-            db.execute(f"pragma mmap_size = {1 << 30}")
             self._db = db
         return self._db
 
