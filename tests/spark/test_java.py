@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_a_script_that_cannot_be_cached_goes_elsewhere(
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(in_the_way))
-    monkeypatch.setattr(java.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     assert java_home({"PATH": ""}).is_relative_to(tmp_path / "temporary")
 
 
@@ -104,7 +105,7 @@ def test_a_session_runs_on_the_java_that_is_brought_along(tmp_path: Path) -> Non
         env=environment | {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

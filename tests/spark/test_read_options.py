@@ -1,6 +1,7 @@
 """Options are checked before anything is touched, and their page says what the code does."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ URL = "http://127.0.0.1:6632"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "spark-options.md"
 
 
-def _read(stream: bool | None = None, **options: str) -> ReadOptions:
+def _read(*, stream: bool | None = None, **options: Any) -> ReadOptions:
     return read_options({"url": URL, "queue": "orders"} | options, stream=stream)
 
 
@@ -64,7 +65,7 @@ def _read(stream: bool | None = None, **options: str) -> ReadOptions:
 )
 def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidRequestError) as raised:
-        _read(**options)
+        read_options({"url": URL, "queue": "orders"} | options)
     assert said in str(raised.value)
 
 
