@@ -92,11 +92,14 @@ class BrokerConnection:
                     raise
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
+    def _connect(self) -> None:
+        self._made.connect()
+        self._made.sock.settimeout(_ANSWER_SECONDS)
+
     def _once(self, method: str, path: str, body: bytes | None) -> bytes:
         try:
             if self._made.sock is None:
-                self._made.connect()
-                self._made.sock.settimeout(_ANSWER_SECONDS)
+                self._connect()
             self._made.request(method, self._path + path, body, self._headers)
             answer = self._made.getresponse()
             content = answer.read()

@@ -76,17 +76,37 @@ def _optional(rows: Rows) -> Iterator[tuple[str, pa.Array]]:
 
 def pushes(rows: Rows, most: int) -> Iterator[Push]:
     """The same for a store."""
-    columns = (
-        _listed(rows.queue, len(rows)),
-        rows.payload.cast(pa.binary()).to_pylist(),
-        _listed(rows.partition, len(rows)),
-        _listed(rows.transaction_id, len(rows)),
-        _listed(rows.trace_id, len(rows)),
-        *(_listed(one, len(rows)) for one in (rows.priority, rows.run_at, rows.max_attempts)),
-    )
     items = [
-        PushItem(*first, priority=priority, run_at=run_at, max_attempts=attempts)
-        for *first, priority, run_at, attempts in zip(*columns, strict=True)
+        PushItem(
+            queue,
+            payload,
+            partition,
+            transaction_id,
+            trace_id,
+            priority=priority,
+            run_at=run_at,
+            max_attempts=max_attempts,
+        )
+        for (
+            queue,
+            payload,
+            partition,
+            transaction_id,
+            trace_id,
+            priority,
+            run_at,
+            max_attempts,
+        ) in zip(
+            _listed(rows.queue, len(rows)),
+            rows.payload.cast(pa.binary()).to_pylist(),
+            _listed(rows.partition, len(rows)),
+            _listed(rows.transaction_id, len(rows)),
+            _listed(rows.trace_id, len(rows)),
+            _listed(rows.priority, len(rows)),
+            _listed(rows.run_at, len(rows)),
+            _listed(rows.max_attempts, len(rows)),
+            strict=True,
+        )
     ]
     for start in range(0, len(items), most):
         yield Push(items[start : start + most])
