@@ -78,7 +78,16 @@ def test_lists_take_a_limit_and_say_where_they_go_on() -> None:
 
 def test_only_what_anyone_may_see_needs_no_credentials() -> None:
     free = {name for name, one in operations().items() if not one["security"]}
-    assert free == {"GET /", "GET /docs", "GET /health", "GET /openapi.json"}
+    assert free == {
+        "GET /",
+        "GET /dashboard/{path}",
+        "GET /docs",
+        "GET /health",
+        "GET /openapi.json",
+        "GET /api/v1/session",
+        "POST /api/v1/session",
+        "DELETE /api/v1/session",
+    }
 
 
 async def test_the_server_serves_it(memory_api: Api) -> None:

@@ -27,11 +27,13 @@ NOT_GENERATED = {"wait", "after", "pivot"}
 MOST_ITEMS = 20
 
 #: What is allowed field by field may still be refused as a whole: exactly one of several fields,
-#: a filter or `all`, options of another kind of queue, a payload that is no command, a time that
-#: is too far away; or a whole number that is written as 1.0, which the schema cannot forbid.
+#: a filter or `all`, options of another kind of queue, a payload that is no command, a column that
+#: a table does not have, a time that is too far away; or a whole number that is written as 1.0,
+#: which the schema cannot forbid.
 JUDGED_AS_A_WHOLE = {
     "DELETE /api/v1/dlq",
     "GET /api/v1/analytics/queue-ops",
+    "GET /api/v1/export/log-end",
     "GET /api/v1/items",
     "GET /api/v1/pop",
     "GET /api/v1/pop/queue/{queue}",
@@ -42,10 +44,14 @@ JUDGED_AS_A_WHOLE = {
     "POST /api/v1/configure",
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek",
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek/preview",
+    "POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/skip",
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/seek",
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/seek/preview",
     "POST /api/v1/consumer-groups/{group}/subscription",
     "POST /api/v1/dlq/redrive",
+    "POST /api/v1/export/archived",
+    "POST /api/v1/export/messages",
+    "POST /api/v1/export/rows",
     "POST /api/v1/items/{id}/output",
     "POST /api/v1/jobs",
     "POST /api/v1/push",
