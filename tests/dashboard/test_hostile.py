@@ -39,7 +39,7 @@ def hostile(seeded: ServerProcess) -> ServerProcess:
     with calling(seeded) as api:
         for name in HOSTILE:
             api.configure(name, retryLimit=0)
-            payload = {name: name, "list": [name], "number": 12345678901234567890}
+            payload = {"number": 12345678901234567890, name: name, "list": [name]}
             api.push(name, payload, payload, partition=name, transactionId=name)
             api.push(name, *range(3), partition=name)
             api.fail(name, name, name, name)

@@ -119,7 +119,7 @@ def test_everything_can_be_reached_with_the_keyboard(board: Board) -> None:
     board.page.keyboard.press("2")
     expect(board.main.get_by_role("heading", level=1)).to_have_text("Queues")
     board.page.keyboard.press("/")
-    box = board.page.get_by_role("searchbox", name="Go to a queue, group or message")
+    box = board.page.get_by_role("combobox", name="Go to a queue, group or message")
     expect(box).to_be_focused()
     box.fill(STUCK_QUEUE)
     box.press("Enter")
