@@ -10,8 +10,12 @@ import pytest
 from monarq.clock import SECOND
 from monarq.model import Latency
 from monarq.server.watch.history import KIND, History
+from monarq.server.watch.overview import overview
 from monarq.server.watch.percentiles import of_latencies
+from monarq.server.watch.sampler import Sight
+from monarq.server.watch.topics import watch_overview
 from monarq.server.watch.wording import duration, number, plural
+from monarq.wire.dashboard import OverviewSight
 from tests.server.application import Api
 
 BOARD = "/api/v1/dashboard"
@@ -67,6 +71,31 @@ async def test_the_overview_adds_up_what_the_queues_hold(api: Api) -> None:
     assert (totals["queues"], totals["groups"], totals["pushed"]) == (2, 1, 5)
     assert (totals["ready"], totals["leased"], totals["pending"]) == (1, 1, 2 + 2)
     assert told["lag"]["messages"] == 2
+
+
+async def test_the_overview_is_made_once_for_all_who_watch(
+    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Sight] = []
+
+    def counted(sight: Sight, *more: Any, **options: Any) -> OverviewSight:
+        made.append(sight)
+        return overview(sight, *more, **options)
+
+    monkeypatch.setattr("monarq.server.watch.topics.overview", counted)
+    service = memory_api.service
+    async with asyncio.timeout(20), service.sampler.watching():
+        pages = [watch_overview(service) for _ in range(3)]
+        first = [await anext(page) for page in pages]
+        assert len(made) == 1
+        assert first[0] == first[1] == first[2]
+        await memory_api.push_payloads("q", 1)
+        await service.sampler.current(anew=True)
+        [(_, told), *_] = [await anext(page) for page in pages]
+        assert told["totals"].queues == 1
+        assert len(made) == len({id(sight) for sight in made})
+        for page in pages:
+            await page.aclose()  # type: ignore[attr-defined]
 
 
 async def test_rates_are_what_happened_in_the_last_seconds(api: Api) -> None:

@@ -12,8 +12,9 @@ from monarq.places import is_postgres, store_address
 from monarq.server.metrics import Metrics
 from monarq.server.sessions import Sessions
 from monarq.server.slow_requests import SlowRequests
-from monarq.server.watch.sampler import Sampler
+from monarq.server.watch.sampler import Sampler, Sight
 from monarq.server.watch.streams import Streams
+from monarq.wire.dashboard import OverviewSight
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Service:
     slow: SlowRequests = field(init=False)
     sessions: Sessions | None = None
     """None where nobody is asked who they are."""
+    overview: tuple[Sight, OverviewSight] | None = field(default=None, init=False)
+    """The latest that was told to those who watch, and what it was made of."""
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.broker, self.settings)

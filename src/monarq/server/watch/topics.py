@@ -35,10 +35,17 @@ def overview_of(service: Service, sight: Sight) -> OverviewSight:
     )
 
 
+def _shared_overview(service: Service, sight: Sight) -> OverviewSight:
+    """Made once for all who watch."""
+    if service.overview is None or service.overview[0] is not sight:
+        service.overview = (sight, overview_of(service, sight))
+    return service.overview[1]
+
+
 async def watch_overview(service: Service) -> Told:
     told: dict[str, bytes] = {}
     async for sight in _sights(service):
-        fields = msgspec.structs.asdict(overview_of(service, sight))
+        fields = msgspec.structs.asdict(_shared_overview(service, sight))
         changed: dict[str, Any] = {}
         for name, value in fields.items():
             seen = _encode(_without_time(name, value))
