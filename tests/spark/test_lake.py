@@ -173,28 +173,36 @@ def test_a_commit_is_built_anew_if_somebody_else_was_quicker(lake: Lake) -> None
     assert seen == [0, 1]
 
 
+def with_base(state: LakeState) -> Commit:
+    number = state.number + 1
+    return Commit(number=number, kind=Kind.COMPACT, at=2, run="r", batch="b", base=state.as_base())
+
+
 def test_the_state_is_that_of_all_commits_with_or_without_a_base(lake: Lake) -> None:
     steps = [LogStep(table="deliveries", until="7", queues=["q", "r"])]
     add(lake, messages("q", [1]), seqs={1: 1}, logs=steps)
     before = lake.state()
-
-    def with_base(state: LakeState) -> Commit:
-        return Commit(
-            number=state.number + 1,
-            kind=Kind.COMPACT,
-            at=2,
-            run="r",
-            batch="b",
-            base=state.as_base(),
-        )
-
     lake.commit(with_base)
-    assert lake.log.drop_superfluous() == 1
+    assert lake.drop_superfluous() == 1
     after = lake.state()
     assert (after.files, after.seqs, after.logs) == (before.files, before.seqs, before.logs)
     add(lake, messages("q", [2]), seqs={1: 2})
     assert lake.state().seqs == {1: 2}
     assert lake.state().logs == {("deliveries", "q"): "7", ("deliveries", "r"): "7"}
+
+
+def test_a_commit_is_not_dropped_before_it_is_published(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = messages("q", [1])
+    with monkeypatch.context() as patch:
+        patch.setattr(lake, "publish", lambda: None)
+        add(lake, rows)
+        lake.commit(with_base)
+    assert lake.drop_superfluous() == 0
+    lake.publish()
+    expect(lake, rows)
+    assert lake.drop_superfluous() == 1
 
 
 def test_a_missing_or_damaged_commit_is_told_and_not_passed_over(lake: Lake) -> None:

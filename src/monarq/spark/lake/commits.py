@@ -171,16 +171,19 @@ class CommitLog:
 
     def state(self) -> LakeState:
         """What all say together."""
+        return self._fold(self._needed())
+
+    def _needed(self) -> list[Commit]:
+        """From the newest one with a base on, in order."""
         for _ in range(_TRIES):
             try:
-                return self._fold(self._needed())
+                return self._read_needed()
             except FileNotFoundError:
                 # A compaction has just dropped what it made superfluous.
                 continue
         raise ConflictError(f"the commits in {self._folder} change too fast to be read")
 
-    def _needed(self) -> list[Commit]:
-        """From the newest one with a base on, in order."""
+    def _read_needed(self) -> list[Commit]:
         commits: list[Commit] = []
         for number in reversed(self.numbers()):
             commits.append(self.read(number))
@@ -215,10 +218,12 @@ class CommitLog:
             temporary.unlink()
         sync_folder(self._folder)
 
-    def drop_superfluous(self) -> int:
-        """Delete the commits before the newest one with a base."""
+    def drop_superfluous(self, published: int) -> int:
+        """Delete the commits before the newest one with a base. Those after `published` stay:
+        whoever publishes has still to read them."""
         needed = self._needed()
-        old = [each for each in self.numbers() if needed and each < needed[0].number]
+        end = min(needed[0].number, published + 1) if needed else 0
+        old = [each for each in self.numbers() if each < end]
         for each in old:
             self._path(each).unlink(missing_ok=True)
         return len(old)

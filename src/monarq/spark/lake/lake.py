@@ -131,9 +131,7 @@ class Lake:
 
     def publish(self) -> None:
         """Let every reader see exactly what is committed."""
-        with held(self.root / COMMITS / f"{_PUBLISHED}.lock", wait=True):
-            marker = self.root / COMMITS / _PUBLISHED
-            done = int(marker.read_text()) if marker.exists() else 0
+        with self._publishing() as done:
             commits = self.log.since(done)
             if not commits:
                 return
@@ -151,9 +149,22 @@ class Lake:
                 # First these: rows may be missing for a moment, but are never seen twice.
                 self.unlink(removed)
                 self._link(added)
+            marker = self.root / COMMITS / _PUBLISHED
             temporary = marker.with_name(f".{_PUBLISHED}")
             write_durably(temporary, str(commits[-1].number).encode())
             temporary.replace(marker)
+
+    @contextmanager
+    def _publishing(self) -> Iterator[int]:
+        """For one at a time: up to which commit all is published."""
+        with held(self.root / COMMITS / f"{_PUBLISHED}.lock", wait=True):
+            marker = self.root / COMMITS / _PUBLISHED
+            yield int(marker.read_text()) if marker.exists() else 0
+
+    def drop_superfluous(self) -> int:
+        """Delete the commits that a newer one with a base makes superfluous; how many."""
+        with self._publishing() as done:
+            return self.log.drop_superfluous(done)
 
     def unlink(self, paths: Iterable[str]) -> None:
         """Hide files from other readers than our own."""

@@ -98,7 +98,7 @@ class Compactor:
                 self._compact(tasks[start : start + _FOLDERS_AT_ONCE])
         self._delete_replaced()
         self._delete_orphans()
-        self._lake.log.drop_superfluous()
+        self._lake.drop_superfluous()
         return self.report
 
     def _tasks(self, state: LakeState) -> Iterator[CompactTask]:
