@@ -15,7 +15,7 @@ import pytest
 from monarq.errors import ConflictError, InvalidRequestError, MonarqError, NotFoundError
 from monarq.spark.lake import Lake, committed_files
 from monarq.spark.lake import lake as lake_module
-from monarq.spark.lake.commits import Commit, Kind, LakeState, LogStep
+from monarq.spark.lake.commits import Commit, Gap, Kind, LakeState, LogStep
 from monarq.spark.lake.layout import folder_value, is_cut
 from monarq.spark.lake.writing import FileWriter
 from tests.spark.lake_rows import (
@@ -189,6 +189,15 @@ def test_the_state_is_that_of_all_commits_with_or_without_a_base(lake: Lake) -> 
     add(lake, messages("q", [2]), seqs={1: 2})
     assert lake.state().seqs == {1: 2}
     assert lake.state().logs == {("deliveries", "q"): "7", ("deliveries", "r"): "7"}
+
+
+def test_gaps_are_known_however_often_a_lake_is_compacted(lake: Lake) -> None:
+    gap = Gap(queue="q", partition="p", partition_id=1, first_seq=2, last_seq=3)
+    add(lake, messages("q", [4]), gaps=[gap])
+    for _ in range(2):
+        lake.commit(with_base)
+        lake.drop_superfluous()
+        assert lake.state().gaps == [gap]
 
 
 def test_a_commit_is_not_dropped_before_it_is_published(

@@ -124,6 +124,7 @@ class LakeState:
         self.removed = dict(base.removed)
         self.seqs = dict(base.seqs)
         self.logs = {(step.table, queue): step.until for step in base.logs for queue in step.queues}
+        self.gaps = list(base.gaps)
 
     def as_base(self) -> Base:
         steps: dict[tuple[str, str], list[str]] = {}
