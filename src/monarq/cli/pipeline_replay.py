@@ -45,7 +45,9 @@ def replay(
     where: Annotated[
         str | None,
         typer.Option(
-            "--where", help="a condition in SQL, such as get_json_object(payload, '$.total') > 9"
+            "--where",
+            help="a condition in SQL, such as "
+            "CAST(get_json_object(payload, '$.total') AS DOUBLE) > 9",
         ),
     ] = None,
     rate: Annotated[float | None, typer.Option("--rate", help="messages a second, at most")] = None,
