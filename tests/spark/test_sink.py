@@ -25,6 +25,7 @@ from monarq.errors import (
 )
 from monarq.model import Item, QueueKind, StoredMessage
 from monarq.spark.failures import spark_failures
+from monarq.spark.sink_store import SinkStore
 from monarq.store import open_store
 from monarq.store.contract import Store
 from tests.server.serving import ServerProcess
@@ -224,6 +225,12 @@ def test_nothing_to_write_is_written(spark: SparkSession, store_url: str) -> Non
 
 
 class TestErrors:
+    def test_a_store_that_cannot_be_opened_leaves_no_thread(self, tmp_path: Path) -> None:
+        before = set(threading.enumerate())
+        with pytest.raises(MonarqError):
+            SinkStore(f"sqlite:///{tmp_path}", ())
+        assert set(threading.enumerate()) <= before
+
     @pytest.mark.parametrize(
         ("options", "wrong"),
         [

@@ -26,7 +26,13 @@ class SinkStore:
 
     def __init__(self, url: str, keys: tuple[bytes, ...]) -> None:
         self._portal = Portal()
-        self._store: Store = self._portal.run(open_store(url, keys=keys, connections=_CONNECTIONS))
+        try:
+            self._store: Store = self._portal.run(
+                open_store(url, keys=keys, connections=_CONNECTIONS)
+            )
+        except BaseException:
+            self._portal.close()
+            raise
 
     def close(self) -> None:
         self._portal.run(self._store.close())
