@@ -148,7 +148,7 @@ def test_a_driver_killed_at_ten_random_points_loses_nothing_and_doubles_nothing(
             driver.wait_until_started()
             # Whatever earlier rounds left, and what this one brings, less than all of it.
             missing = 2 * (round_number + 1) * EACH_ROUND - written(broker)
-            goal = written(broker) + chance.randrange(missing)
+            goal = written(broker) + chance.randrange(max(1, missing))
             wait_until(lambda goal=goal: written(broker) >= goal, driver)  # type: ignore[misc]
             driver.kill()
     drive_to_the_end("local[2]", broker.url, tmp_path)
