@@ -23,7 +23,7 @@ def push(server: ServerProcess, payload: object, queue: str = "q") -> int:
 
 def send_pop(connection: socket.socket, options: str = "") -> None:
     target = f"/api/v1/pop/queue/q?{options}"
-    connection.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
 
 def wait_until_parked(server: ServerProcess, count: int) -> None:
@@ -48,7 +48,7 @@ def test_a_stop_answers_parked_pops_with_204_at_once(server: ServerProcess) -> N
 
 def test_a_stop_closes_idle_connections_and_refuses_new_ones(server: ServerProcess) -> None:
     with server.connect() as idle:
-        idle.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        idle.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")
         server.signal(signal.SIGINT)
         assert idle.recv(1000) == b""

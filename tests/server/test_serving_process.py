@@ -135,7 +135,7 @@ def test_idle_connections_cost_little_memory(server: ServerProcess) -> None:
     count = 5_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 1_000)), hard))
-    request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with contextlib.ExitStack() as connections:
         # What the first ones take (caches, the allocator's pools) is not theirs alone.
         opened = [connections.enter_context(server.connect()) for _ in range(200)]

@@ -66,7 +66,7 @@ def test_a_message_goes_through(secured: Secured) -> None:
 
 def test_a_connection_is_kept_and_pipelines(secured: Secured) -> None:
     with secured.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
         received = b""
         while received.count(b"HTTP/1.1 200 ") < 3:
             received += connection.recv(10_000)
@@ -87,7 +87,7 @@ def test_old_versions_are_refused(secured: Secured) -> None:
 
 def test_plain_http_is_not_answered_and_harms_nobody(secured: Secured) -> None:
     with secured.server.connect() as plain:
-        plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        plain.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):
             assert not plain.recv(1000).startswith(b"HTTP")
     assert secured.server.get("/health").status == 200
@@ -117,7 +117,7 @@ def test_a_hangup_brings_the_new_certificate_and_keeps_connections(secured: Secu
         secured.server.signal(signal.SIGHUP)
         secured.server.wait_for_log("read again")
         assert secured.serial() == new != old
-        kept.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        kept.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert kept.recv(1000).startswith(b"HTTP/1.1 200 ")
 
 
@@ -133,7 +133,7 @@ def test_a_bad_new_certificate_leaves_the_old_one(secured: Secured) -> None:
 
 def test_a_stop_ends_idle_connections(secured: Secured) -> None:
     with secured.connect() as idle:
-        idle.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        idle.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")
         secured.server.signal()
         with contextlib.suppress(ssl.SSLEOFError, ConnectionResetError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jwt
+import msgspec
 import pytest
 
 from monarq.api_keys import create_key, revoke_key
@@ -83,6 +84,12 @@ async def guarded(api: Api, **settings: Any) -> AsyncIterator[Browser]:
         await authenticator.close()
 
 
+def unguarded(api: Api, **settings: Any) -> Application:
+    """A process that asks nobody, on the store of `api`."""
+    api.service.settings = msgspec.structs.replace(api.service.settings, **settings)
+    return Application(api.service, ROUTES)
+
+
 async def test_a_token_is_exchanged_for_a_cookie_that_no_script_can_read(api: Api) -> None:
     async with guarded(api) as browser:
         assert (await browser.call("POST", PUSH, ONE)).status == 401
@@ -148,7 +155,7 @@ async def test_calls_that_another_site_made_the_browser_send_are_refused(
         if is_guarded:
             await browser.sign_in(browser.token())
         else:
-            browser.app = Application(memory_api.service, ROUTES)
+            browser.app = unguarded(memory_api, insecure=True)
         foreign = (
             {"origin": "http://evil.example"},
             {"origin": "null"},
@@ -275,9 +282,44 @@ async def test_a_token_in_the_header_needs_no_csrf_token(memory_api: Api) -> Non
         assert (await browser.call("POST", PUSH, ONE, csrf=False, **headers)).status == 201
 
 
+async def test_where_nobody_is_asked_only_this_machine_s_own_names_are_answered(
+    memory_api: Api,
+) -> None:
+    browser = Browser(unguarded(memory_api), memory_api.clock)
+    own = (
+        "localhost",
+        "LocalHost:6632",
+        "app.localhost:1",
+        "127.0.0.1:6632",
+        "127.8.8.8",
+        "[::1]:80",
+    )
+    foreign = (
+        "evil.example", "evil.example:6632", "localhost.evil.example", "notlocalhost", "10.0.0.1",
+        "127.0.0.1.evil.example", "127.0.0.1\n", "[::2]:80", "",
+    )  # fmt: skip
+    for _ in range(2):
+        for host in own:
+            assert (await browser.call("POST", PUSH, ONE, host=host)).status == 201, host
+        for host in foreign:
+            for method, target in (
+                ("POST", PUSH),
+                ("GET", "/api/v1/resources/queues"),
+                ("GET", "/"),
+            ):
+                sent = {"host": host, "x_forwarded_host": "localhost", "origin": f"http://{host}"}
+                answer = await browser.call(method, target, ONE, **sent)
+                assert (answer.status, answer.code) == (403, "foreign_host"), host
+    # HTTP/1.0 knows no such header.
+    answer = await answered(browser.app.handle("GET", "/health", {}, b"", "peer"))
+    assert answer.status == 200
+    browser.app = unguarded(memory_api, insecure=True)
+    assert (await browser.call("POST", PUSH, ONE, host="evil.example")).status == 201
+
+
 async def test_where_nobody_is_asked_everybody_is_an_admin() -> None:
     async with running_api("memory:") as api:
-        browser = Browser(Application(api.service, ROUTES), api.clock)
+        browser = Browser(unguarded(api, insecure=True), api.clock)
         told = (await browser.call("GET", SESSION)).json
         assert (told["auth"], told["signedIn"], told["role"]) == (False, True, "admin")
         assert told["csrfToken"] is None

@@ -32,8 +32,9 @@ from monarq.server.exchange import (
     StreamingResponse,
 )
 from monarq.server.routing import Route, Router, parameter_names
-from monarq.server.same_origin import check_origin, check_token
+from monarq.server.same_origin import check_host, check_origin, check_token
 from monarq.server.service import Service
+from monarq.settings_checks import is_loopback
 
 Authenticate = Callable[[dict[str, str]], Principal | Awaitable[Principal]]
 """Says who calls, by the request's headers, or raises `UnauthorizedError`."""
@@ -46,6 +47,7 @@ _ANYONE = Principal(None, Role.ADMIN)
 _RANKS = {role: rank for rank, role in enumerate(Role, 1)}
 _TARGETS = 4096
 _TARGET_LENGTH = 1024
+_HOSTS = 64
 
 
 class _Plan:
@@ -153,6 +155,12 @@ class Application:
         self._authenticate = authenticate
         self._observe = observe
         self._targets: dict[tuple[str, str], _Target] = {}
+        settings = service.settings
+        self._checks_hosts = (
+            authenticate is None and not settings.insecure and is_loopback(settings.host)
+        )
+        self._hosts: set[str | None] = set()
+        """Good ones, kept as the targets are."""
 
     def handle(
         self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
@@ -163,6 +171,8 @@ class Application:
         """
         call = _Call(self._observe, headers)
         try:
+            if self._checks_hosts and headers.get("host") not in self._hosts:
+                self._check_host(headers)
             if method == "OPTIONS":
                 return call.settle(self._options(target))
             found = self._targets.get((method, target)) or self._find(method, target)
@@ -181,6 +191,12 @@ class Application:
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             return call.failed(error)
+
+    def _check_host(self, headers: dict[str, str]) -> None:
+        check_host(headers)
+        if len(self._hosts) >= _HOSTS:
+            self._hosts.clear()
+        self._hosts.add(headers.get("host"))
 
     def _answer(
         self,

@@ -4,15 +4,37 @@ A page elsewhere can make a browser send simple requests here, with whatever the
 itself. So a call that changes something is refused if the browser says that it comes from another
 origin, and, if it proves itself by a cookie alone, without the token that only our own page knows.
 Programs that are no browsers send none of these headers, and notice nothing.
+
+A page elsewhere can also let its own name lead to this machine, and is of the same origin then.
+Only the name that it calls gives that away.
 """
 
 from __future__ import annotations
 
 import hmac
+import re
 from urllib.parse import urlsplit
 
 from monarq.server.answers import HttpError
 from monarq.server.exchange import Principal
+from monarq.settings_checks import is_loopback
+
+_PORT = re.compile(r":[0-9]*\Z")
+
+
+def check_host(headers: dict[str, str]) -> None:
+    """Of any call to a broker that asks nobody who they are, and listens to this machine only."""
+    host = headers.get("host")
+    if host is None:
+        return
+    name = _PORT.sub("", host.lower())
+    if name.endswith(".localhost") or is_loopback(name):
+        return
+    raise HttpError(
+        403,
+        "foreign_host",
+        "without auth only this machine's own names are answered; set auth, or insecure",
+    )
 
 
 def check_origin(headers: dict[str, str]) -> None:
