@@ -94,3 +94,11 @@ def test_a_work_queue_is_no_stream(spark: SparkSession, store_url: str, tmp_path
     query = begin(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
     with pytest.raises(Exception, match="table items cannot be read as a stream"):
         query.awaitTermination(300)
+
+
+def test_a_plan_shows_neither_the_address_nor_the_key(spark: SparkSession) -> None:
+    made = "CREATE TEMPORARY VIEW v USING monarq OPTIONS (url 'sqlite:///hidden', queue 'q', "
+    [(plan,)] = spark.sql(f"EXPLAIN EXTENDED {made} encryptionKey '5eccee7')").collect()
+    assert "encryptionKey" in plan
+    assert "5eccee7" not in plan
+    assert "hidden" not in plan

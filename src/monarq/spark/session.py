@@ -52,6 +52,8 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
+        # Options that plans do not show. Spark's own default is (?i)url.
+        "spark.sql.redaction.options.regex": "(?i)url|encryptionKey",
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
