@@ -5,17 +5,20 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from monarq.clock import SECOND
 from monarq.model import Latency
+from monarq.server.watch.attention import Findings, attention
 from monarq.server.watch.history import KIND, History
 from monarq.server.watch.overview import overview
 from monarq.server.watch.percentiles import of_latencies
 from monarq.server.watch.sampler import Sight
+from monarq.server.watch.snapshot import Snapshot, View
 from monarq.server.watch.topics import watch_overview
 from monarq.server.watch.wording import duration, number, plural
-from monarq.wire.dashboard import OverviewSight
+from monarq.wire.dashboard import Attention, OverviewSight
 from tests.server.application import Api
 
 BOARD = "/api/v1/dashboard"
@@ -177,6 +180,31 @@ async def test_what_is_full_paused_dead_or_left_alone_needs_attention(api: Api) 
     assert kinds["no_worker"]["queue"] == "jobs"
     severities = [item["severity"] for item in told["attention"]]
     assert severities == sorted(severities, key=["critical", "warning", "notice"].index)
+
+
+async def test_of_very_many_in_trouble_only_the_worst_are_put_into_words(
+    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory_api.push_payloads("q", 1)
+    view = (await memory_api.service.sampler.current(anew=True)).view
+    [flow] = view.now.queues.values()
+    queues = {
+        f"q{n}": msgspec.structs.replace(flow, queue=f"q{n}", pushed=n, paused=True)
+        for n in range(1, 1001)
+    }
+    queues["full"] = msgspec.structs.replace(flow, queue="full", pushed=5, max_size=5)
+    made: list[str] = []
+
+    def counted(**fields: Any) -> Attention:
+        made.append(fields["id"])
+        return Attention(**fields)
+
+    monkeypatch.setattr("monarq.server.watch.attention.Attention", counted)
+    now = View(Snapshot(view.now.at, queues, {}))
+    told = attention(now, memory_api.broker.health(), Findings())
+    worst = ["queue_full:full", *(f"queue_paused:q{n}" for n in range(1000, 951, -1))]
+    assert [one.id for one in told] == worst
+    assert sorted(made) == sorted(worst)
 
 
 async def test_a_worker_that_says_nothing_is_lost(api: Api) -> None:

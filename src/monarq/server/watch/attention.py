@@ -3,8 +3,12 @@ the store for nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Literal
 
 from monarq.health import Health
 from monarq.model import GroupFlow, QueueFlow, QueueKind, Standing
@@ -39,23 +43,35 @@ class Findings:
 
 def attention(view: View, health: Health, findings: Findings) -> list[Attention]:
     """The worst first; what is about more messages before what is about fewer."""
-    found = [
-        *_of_system(view, health, findings),
-        *_of_groups(view, findings),
-        *_of_queues(view, findings),
-        *_of_workers(findings),
-        *_of_pipeline(findings),
-    ]
-    found.sort(key=lambda pair: (_ORDER[pair[1].severity], -pair[0], pair[1].id))
-    return [one for _, one in found[:MOST]]
+    found = chain(
+        _of_system(view, health, findings),
+        _of_groups(view, findings),
+        _of_queues(view, findings),
+        _of_workers(findings),
+        _of_pipeline(findings),
+    )
+    worst = heapq.nsmallest(MOST, found, key=lambda one: one[:3])
+    return [make() for *_, make in worst]
 
 
-Weighed = tuple[float, Attention]
+Severity = Literal["critical", "warning", "notice"]
+Weighed = tuple[int, float, str, Callable[[], Attention]]
+"""What it is sorted by, and how it is made: very many are weighed, and few of them told."""
+
+
+def _weighed(
+    severity: Severity, weight: float, name: str, make: Callable[..., Attention], *about: object
+) -> Weighed:
+    return _ORDER[severity], -weight, name, partial(make, name, severity, *about)
+
+
+def _made(weight: float, one: Attention) -> Weighed:
+    return _ORDER[one.severity], -weight, one.id, lambda: one
 
 
 def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weighed]:
     if not health.store_ok:
-        yield (
+        yield _made(
             1e12,
             Attention(
                 id="store_down",
@@ -68,7 +84,7 @@ def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weigh
         )
     buffer = health.buffer
     if buffer is not None and buffer.set_aside:
-        yield (
+        yield _made(
             1e11,
             Attention(
                 id="buffer_set_aside",
@@ -81,7 +97,7 @@ def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weigh
             ),
         )
     if buffer is not None and buffer.records:
-        yield (
+        yield _made(
             float(buffer.records),
             Attention(
                 id="buffer_filling",
@@ -102,7 +118,7 @@ def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weigh
             if health.maintenance_push
             else "Pops find nothing"
         )
-        yield (
+        yield _made(
             1e6,
             Attention(
                 id="maintenance",
@@ -115,7 +131,7 @@ def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weigh
         )
     seconds = findings.oldest_transaction_seconds
     if seconds > _OLD_TRANSACTION_SECONDS:
-        yield (
+        yield _made(
             seconds,
             Attention(
                 id="old_transaction",
@@ -133,20 +149,24 @@ def _of_groups(view: View, findings: Findings) -> Iterator[Weighed]:
         for group in named.values():
             poison = findings.failing.get((group.queue, group.group))
             if poison is not None and group.lag:
-                yield float(group.lag), _stuck(view, group, poison)
-            elif group.lag and view.lag_seconds(group) >= BEHIND_SECONDS:
-                yield float(group.lag), _lagging(view, group)
+                name = f"group_stuck:{group.queue}:{group.group}"
+                yield _weighed("critical", group.lag, name, _stuck, group, poison)
+            elif group.lag and (seconds := view.lag_seconds(group)) >= BEHIND_SECONDS:
+                name = f"group_lagging:{group.queue}:{group.group}"
+                is_left = seconds >= _FAR_BEHIND_SECONDS and not view.group_rates(group)[0]
+                severity: Severity = "critical" if is_left else "warning"
+                yield _weighed(severity, group.lag, name, _lagging, view, group)
 
 
-def _stuck(view: View, group: GroupFlow, poison: Standing) -> Attention:
+def _stuck(name: str, severity: Severity, group: GroupFlow, poison: Standing) -> Attention:
     behind = poison.lag - 1
     waits = f", and {plural(behind, 'message')} wait behind it" if behind > 1 else ""
     if behind == 1:
         waits = ", and 1 message waits behind it"
     why = f" ({poison.error.splitlines()[0][:120]})" if poison.error else ""
     return Attention(
-        id=f"group_stuck:{group.queue}:{group.group}",
-        severity="critical",
+        id=name,
+        severity=severity,
         kind="group_stuck",
         text=f"Group `{group.group}` is stuck on `{group.queue}`: message "
         f"{poison.position + 1} of partition `{poison.partition}` has failed "
@@ -163,7 +183,7 @@ def _stuck(view: View, group: GroupFlow, poison: Standing) -> Attention:
     )
 
 
-def _lagging(view: View, group: GroupFlow) -> Attention:
+def _lagging(name: str, severity: Severity, view: View, group: GroupFlow) -> Attention:
     seconds = view.lag_seconds(group)
     out, _ = view.group_rates(group)
     queue = view.now.queues.get(group.queue)
@@ -176,8 +196,8 @@ def _lagging(view: View, group: GroupFlow) -> Attention:
     if queue is not None and queue.paused:
         hint = "The queue is paused."
     return Attention(
-        id=f"group_lagging:{group.queue}:{group.group}",
-        severity="critical" if seconds >= _FAR_BEHIND_SECONDS and not out else "warning",
+        id=name,
+        severity=severity,
         kind="group_lagging",
         text=f"Group `{group.group}` is {plural(group.lag, 'message')} and {duration(seconds)} "
         f"behind on `{group.queue}`.",
@@ -192,28 +212,44 @@ def _lagging(view: View, group: GroupFlow) -> Attention:
 def _of_queues(view: View, findings: Findings) -> Iterator[Weighed]:
     for flow in view.now.queues.values():
         if flow.dead_letters:
-            yield float(flow.dead_letters), _dead_letters(view, flow)
+            rate = _dying(view, flow)
+            yield _weighed(
+                "critical" if rate else "warning",
+                flow.dead_letters,
+                f"dead_letters:{flow.queue}",
+                _dead_letters,
+                flow,
+                rate,
+            )
         pending = view.pending(flow)
         if not pending:
             continue
         if flow.max_size and pending >= 0.9 * flow.max_size:
-            yield float(pending), _full(flow, pending)
+            is_full = pending >= flow.max_size
+            name = f"queue_full:{flow.queue}"
+            yield _weighed(
+                "critical" if is_full else "warning", pending, name, _full, flow, pending
+            )
         if flow.paused:
-            yield float(pending), _paused(flow, pending)
+            yield _weighed("notice", pending, f"queue_paused:{flow.queue}", _paused, flow, pending)
         elif flow.kind is QueueKind.WORK:
             yield from _of_work(view, flow, findings)
         elif flow.queue not in view.now.groups and pending >= _UNCONSUMED:
-            yield float(pending), _unconsumed(flow, pending)
+            name = f"nobody_consumes:{flow.queue}"
+            yield _weighed("notice", pending, name, _unconsumed, flow, pending)
 
 
-def _dead_letters(view: View, flow: QueueFlow) -> Attention:
+def _dying(view: View, flow: QueueFlow) -> float:
+    """How many a second, if that is more than chance."""
     rate = view.queue_rates(flow)[3]
-    if rate * view.seconds < _RISING:
-        rate = 0.0
+    return rate if rate * view.seconds >= _RISING else 0.0
+
+
+def _dead_letters(name: str, severity: Severity, flow: QueueFlow, rate: float) -> Attention:
     rising = f", and {number(rate * 60)} more die a minute" if rate else ""
     return Attention(
-        id=f"dead_letters:{flow.queue}",
-        severity="critical" if rate else "warning",
+        id=name,
+        severity=severity,
         kind="dead_rising" if rate else "dead_letters",
         text=f"`{flow.queue}` has {plural(flow.dead_letters, 'dead letter')}{rising}.",
         hint="See what they died of; redrive them when it is mended.",
@@ -222,11 +258,11 @@ def _dead_letters(view: View, flow: QueueFlow) -> Attention:
     )
 
 
-def _full(flow: QueueFlow, pending: int) -> Attention:
+def _full(name: str, severity: Severity, flow: QueueFlow, pending: int) -> Attention:
     is_full = pending >= flow.max_size
     return Attention(
-        id=f"queue_full:{flow.queue}",
-        severity="critical" if is_full else "warning",
+        id=name,
+        severity=severity,
         kind="queue_full",
         text=f"`{flow.queue}` is {'full' if is_full else 'nearly full'}: {number(pending)} of "
         f"{number(flow.max_size)} messages.",
@@ -236,10 +272,10 @@ def _full(flow: QueueFlow, pending: int) -> Attention:
     )
 
 
-def _paused(flow: QueueFlow, pending: int) -> Attention:
+def _paused(name: str, severity: Severity, flow: QueueFlow, pending: int) -> Attention:
     return Attention(
-        id=f"queue_paused:{flow.queue}",
-        severity="notice",
+        id=name,
+        severity=severity,
         kind="queue_paused",
         text=f"`{flow.queue}` is paused with {number(pending)} pending.",
         hint="Its pops find nothing until it is resumed.",
@@ -248,10 +284,10 @@ def _paused(flow: QueueFlow, pending: int) -> Attention:
     )
 
 
-def _unconsumed(flow: QueueFlow, pending: int) -> Attention:
+def _unconsumed(name: str, severity: Severity, flow: QueueFlow, pending: int) -> Attention:
     return Attention(
-        id=f"nobody_consumes:{flow.queue}",
-        severity="notice",
+        id=name,
+        severity=severity,
         kind="nobody_consumes",
         text=f"Nobody consumes `{flow.queue}`, which keeps {plural(pending, 'message')}.",
         hint="A group is made by its first pop.",
@@ -263,19 +299,8 @@ def _unconsumed(flow: QueueFlow, pending: int) -> Attention:
 def _of_work(view: View, flow: QueueFlow, findings: Findings) -> Iterator[Weighed]:
     _, out, failing, _ = view.queue_rates(flow)
     if failing > out and failing * view.seconds >= 3:
-        yield (
-            failing,
-            Attention(
-                id=f"jobs_failing:{flow.queue}",
-                severity="warning",
-                kind="jobs_failing",
-                text=f"More fails than is done on `{flow.queue}`: {number(failing * 60)} failures "
-                f"against {number(out * 60)} a minute.",
-                hint="Look at the errors of its latest attempts.",
-                page="jobs",
-                queue=flow.queue,
-            ),
-        )
+        name = f"jobs_failing:{flow.queue}"
+        yield _weighed("warning", failing, name, _jobs_failing, flow, failing, out)
     waited = findings.waiting_jobs.get(flow.queue, 0.0)
     if waited < _WAITING_JOB_SECONDS or flow.leased or out:
         return
@@ -284,19 +309,36 @@ def _of_work(view: View, flow: QueueFlow, findings: Findings) -> Iterator[Weighe
         for line in findings.workers
     )
     if not served:
-        yield (
-            float(flow.ready),
-            Attention(
-                id=f"no_worker:{flow.queue}",
-                severity="warning",
-                kind="no_worker",
-                text=f"Nobody works on `{flow.queue}`: {plural(flow.ready, 'item')} "
-                f"{'has' if flow.ready == 1 else 'have'} waited for up to {duration(waited)}.",
-                hint="Start a worker for it: `monarq worker start`.",
-                page="jobs",
-                queue=flow.queue,
-            ),
-        )
+        name = f"no_worker:{flow.queue}"
+        yield _weighed("warning", flow.ready, name, _no_worker, flow, waited)
+
+
+def _jobs_failing(
+    name: str, severity: Severity, flow: QueueFlow, failing: float, out: float
+) -> Attention:
+    return Attention(
+        id=name,
+        severity=severity,
+        kind="jobs_failing",
+        text=f"More fails than is done on `{flow.queue}`: {number(failing * 60)} failures "
+        f"against {number(out * 60)} a minute.",
+        hint="Look at the errors of its latest attempts.",
+        page="jobs",
+        queue=flow.queue,
+    )
+
+
+def _no_worker(name: str, severity: Severity, flow: QueueFlow, waited: float) -> Attention:
+    return Attention(
+        id=name,
+        severity=severity,
+        kind="no_worker",
+        text=f"Nobody works on `{flow.queue}`: {plural(flow.ready, 'item')} "
+        f"{'has' if flow.ready == 1 else 'have'} waited for up to {duration(waited)}.",
+        hint="Start a worker for it: `monarq worker start`.",
+        page="jobs",
+        queue=flow.queue,
+    )
 
 
 def _of_workers(findings: Findings) -> Iterator[Weighed]:
@@ -305,7 +347,7 @@ def _of_workers(findings: Findings) -> Iterator[Weighed]:
             continue
         jobs = len(line.running)
         had = f" while it ran {plural(jobs, 'job')}" if jobs else ""
-        yield (
+        yield _made(
             float(jobs),
             Attention(
                 id=f"worker_lost:{line.id}",
@@ -323,7 +365,7 @@ def _of_workers(findings: Findings) -> Iterator[Weighed]:
 def _of_pipeline(findings: Findings) -> Iterator[Weighed]:
     for pipeline, error, when in findings.failed_runs:
         why = f": {error.splitlines()[0][:160]}" if error else ""
-        yield (
+        yield _made(
             0.0,
             Attention(
                 id=f"pipeline_failed:{pipeline}",
