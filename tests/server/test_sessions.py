@@ -1,5 +1,6 @@
 """Signing in: a cookie in place of the token, good for its bearer alone and for a while."""
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -17,9 +18,10 @@ from monarq.clock import SECOND, ManualClock
 from monarq.config import Settings
 from monarq.server.app import Application
 from monarq.server.auth import Authenticator
+from monarq.server.exchange import StreamingResponse
 from monarq.server.routes import ROUTES
 from monarq.server.sessions import COOKIE, SETTING, Sessions
-from tests.server.application import JSON_TYPE, Answered, Api, answered, dumps, running_api
+from tests.server.application import BOUND, JSON_TYPE, Answered, Api, answered, dumps, running_api
 
 SECRET = "a secret of thirty-two bytes or more"
 SESSION = "/api/v1/session"
@@ -216,6 +218,26 @@ async def test_a_session_of_an_api_key_ends_when_the_key_is_revoked(
         revoke_key(path, key.id)
         browser.clock.advance(2)
         assert (await browser.call("POST", PUSH, ONE)).status == 401
+
+
+@pytest.mark.parametrize("by_cookie", [True, False])
+async def test_a_stream_of_events_ends_with_the_token(
+    memory_api: Api, by_cookie: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monarq.server.watch.streams.TICK_SECONDS", 0.01)
+    async with guarded(memory_api) as browser, asyncio.timeout(BOUND):
+        headers = {"authorization": f"Bearer {browser.token(seconds=600)}"}
+        if by_cookie:
+            await browser.sign_in(browser.token(seconds=600))
+            headers = {"cookie": f"{COOKIE}={browser.cookie}"}
+        opened = browser.app.handle("GET", "/api/v1/events?topics=workers", headers, b"", "peer")
+        answer = opened if isinstance(opened, StreamingResponse) else await opened  # type: ignore[misc]
+        async with contextlib.aclosing(answer.chunks) as chunks:
+            while b"event: tick" not in await anext(chunks):
+                pass
+            browser.clock.advance(601)
+            assert [chunk async for chunk in chunks] == [b"event: bye\ndata: {}\n\n"]
+        assert memory_api.service.streams.open == 0
 
 
 async def test_no_cookie_but_our_own_is_good(memory_api: Api) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarq.errors import InvalidRequestError
-from monarq.server.exchange import Request, StreamingResponse
+from monarq.errors import InvalidRequestError, MonarqError
+from monarq.server.exchange import Principal, Request, StreamingResponse
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.server.watch import topics
@@ -31,10 +31,28 @@ def events(service: Service, request: Request) -> StreamingResponse:
         "intervalSeconds": INTERVAL_SECONDS,
     }
     return StreamingResponse(
-        service.streams.stream(hello, wanted, lambda: iso(service.now())),
+        service.streams.stream(
+            hello,
+            wanted,
+            lambda: iso(service.now()),
+            lambda: _is_still_known(service, request.headers),
+        ),
         content_type=b"text/event-stream",
         headers=_HEADERS,
     )
+
+
+async def _is_still_known(service: Service, headers: dict[str, str]) -> bool:
+    """Whether what the page proved itself with is good yet: a token may have expired since."""
+    if service.sessions is None:
+        return True
+    try:
+        principal = service.sessions.authenticate(headers)
+        if not isinstance(principal, Principal):
+            await principal
+    except MonarqError:
+        return False
+    return True
 
 
 def _topic(service: Service, name: str, query: EventsQuery) -> Told:

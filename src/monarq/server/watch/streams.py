@@ -48,10 +48,14 @@ class Streams:
             raise OverloadedError(f"{self.open} pages watch already: ask again and again instead")
 
     async def stream(
-        self, hello: Any, topics: list[Told], now: Callable[[], str]
+        self,
+        hello: Any,
+        topics: list[Told],
+        now: Callable[[], str],
+        may_go_on: Callable[[], Awaitable[bool]],
     ) -> AsyncIterator[bytes]:
         """What a page gets. `topics` are asked in turn, each for its next event when it was told
-        the last one."""
+        the last one. `may_go_on` is asked before anything is told."""
         self.check_room()
         self.open += 1
         asked: dict[asyncio.Future[Any], Told] = {}
@@ -64,6 +68,8 @@ class Streams:
                 done, _ = await asyncio.wait(
                     {ended, *asked}, timeout=TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
+                if not await may_go_on():
+                    break
                 if not done:
                     yield b": here\n" + event("tick", {"at": now()})
                 for future in done - {ended}:
