@@ -423,6 +423,32 @@ async def test_items_are_searched_newest_first(api: Api) -> None:
     assert (await api.get(f"{BOARD}/items?queue=none")).status == 404
 
 
+async def test_a_search_of_large_items_holds_only_so_much_of_them(
+    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory_api.configure("w", "work")
+    await memory_api.push(*({"queue": "w", "payload": "x" * 2000} for _ in range(200)))
+    monkeypatch.setattr("monarq.server.paging.MAX_BYTES", 40_000)
+    store = memory_api.broker.store
+    read = store.newest_items
+    lengths: list[int] = []
+
+    async def counted(*names: Any, **options: Any) -> Any:
+        page = await read(*names, **options)
+        lengths.append(len(page.rows))
+        return page
+
+    monkeypatch.setattr(store, "newest_items", counted, raising=False)
+    told = (await memory_api.get(f"{BOARD}/items?queue=w")).json
+    assert (max(lengths) <= 20, len(told["items"]) <= 25, told["truncated"]) == (True, True, True)
+    lengths.clear()
+    told = (await memory_api.get(f"{BOARD}/items?queue=w&search=y&limit=1")).json
+    assert (told["items"], told["truncated"], sum(lengths)) == ([], False, 200)
+    assert max(lengths) <= 20
+    # Also for one item, many are read at once.
+    assert len(lengths) < 20
+
+
 async def test_a_preview_says_what_a_seek_then_does_and_changes_nothing(api: Api) -> None:
     await api.push_payloads("q", *range(6))
     await consume(api, "q", "g", 4)

@@ -32,10 +32,13 @@ async def collect(
     *,
     keep: Callable[[T], bool] | None = None,
     size: Callable[[T], int] | None = None,
+    step: int = 1,
 ) -> Page[T]:
     """The page that the query asks for, of the rows to `keep`.
 
     With `size`, the bytes of a row, it is read in steps that fit, and cut at `MAX_BYTES`.
+    A search that nobody goes on from reads at least `step` rows at once where they fit, and may
+    find more than were asked for.
     """
     rows: list[T] = []
     after = query.after
@@ -43,7 +46,7 @@ async def collect(
     scanned = held = seen_bytes = 0
     while True:
         # Never more rows than are still wanted, so that the page ends where the token says.
-        want = min(skip + query.limit - len(rows), MOST)
+        want = min(max(skip + query.limit - len(rows), step), MOST)
         if size is not None:
             want = min(want, _fitting(scanned, seen_bytes, held))
         page = await fetch(want, after)

@@ -11,7 +11,7 @@ from monarq.ids import message_id, parse_message_id
 from monarq.model import DeadLetterFilter, Delivery, Item, QueueKind, Standing
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.paging import MAX_BYTES, MAX_SCANNED, MOST
+from monarq.server.paging import MOST, collect
 from monarq.server.parameters import path_name, path_partition_id, time_or_none
 from monarq.server.routes.items import item_fields
 from monarq.server.routing import Route
@@ -35,6 +35,7 @@ from monarq.wire.dashboard import (
     ItemSearchQuery,
 )
 from monarq.wire.items import ItemRow
+from monarq.wire.paging import PageQuery
 
 _MOST_FOUND = 100
 _MOST_QUEUES = 1000
@@ -213,22 +214,18 @@ async def search_items(service: Service, request: Request) -> Response:
     query: ItemSearchQuery = request.query
     store = service.broker.store
     wanted = query.search.casefold() if query.search is not None else None
-    rows: list[ItemRow] = []
-    scanned = held = 0
-    after = None
-    while True:
-        page = await store.newest_items(query.queue, state=query.state, limit=100, after=after)
-        for item in page.rows:
-            if wanted is None or _matches(item, wanted):
-                rows.append(ItemRow(**item_fields(item)))
-                held += len(item.payload)
-        scanned += len(page.rows)
-        after = page.next
-        is_full = len(rows) >= query.limit or scanned >= MAX_SCANNED or held >= MAX_BYTES
-        if after is None or is_full:
-            break
-    is_cut = after is not None or len(rows) > query.limit
-    return json_answer(ItemSearchAnswer(items=rows[: query.limit], truncated=is_cut))
+    page = await collect(
+        lambda limit, after: store.newest_items(
+            query.queue, state=query.state, limit=limit, after=after
+        ),
+        PageQuery(limit=query.limit),
+        keep=lambda item: wanted is None or _matches(item, wanted),
+        size=lambda item: len(item.payload) + 300,
+        step=100,
+    )
+    rows = [ItemRow(**item_fields(item)) for item in page.rows[: query.limit]]
+    is_cut = page.next is not None or len(page.rows) > query.limit
+    return json_answer(ItemSearchAnswer(items=rows, truncated=is_cut))
 
 
 def _matches(item: Item, wanted: str) -> bool:
