@@ -232,3 +232,15 @@ async def test_no_hot_call_reads_a_table_from_end_to_end(
     if call is step_of_the_lifecycle:
         scans = [scan for scan in scans if not BOUNDED.match(scan)]
     assert not scans, "\n".join(scans)
+
+
+async def test_the_log_is_read_once_for_all_partitions_that_fail(listener: Listener) -> None:
+    for _ in range(3):
+        [answer] = await popped(listener.store, Pop(queue="q", group="g", batch=1))
+        good(await listener.store.ack(acks([answer], AckStatus.FAILED)))
+    heard: list[str] = []
+    await listener.listen(heard.append)
+    failing = await listener.store.list_failing("q", "g")
+    await listener.listen(None)
+    assert len(failing) == 3
+    assert len([statement for statement in heard if "deliveries" in statement]) == 1

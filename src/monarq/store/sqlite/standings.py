@@ -47,13 +47,10 @@ where c.group_id = :group and c.available_at is not null and c.has_unresolved = 
     and u.attempts > 0
 order by u.attempts desc, p.id limit :limit
 """
-_ERROR = """
-select error from (
-    select id, error, partition_id, group_name, first_seq, last_seq from deliveries
-    where queue_id = ? order by id desc limit ?)
-where partition_id = ? and group_name = ? and first_seq <= ? and last_seq >= ?
-    and error is not null
-order by id desc limit 1
+_ERRORS = """
+select partition_id, first_seq, last_seq, error from (
+    select * from deliveries where queue_id = ? order by id desc limit ?)
+where group_name = ? and error is not null order by id desc
 """
 _PREVIEW = """
 select coalesce(sum(last_seq - wanted), 0), coalesce(sum(max(position - wanted, 0)), 0),
@@ -95,16 +92,24 @@ def standings_of(session: Session, partition_id: int) -> dict[str, Standing]:
 def list_failing(session: Session, queue: str, group: str, limit: int) -> list[Standing]:
     found, group_id, _ = find_place(session, queue, group, None)
     rows = session.db.execute(_FAILING, {"group": group_id, "limit": limit}).fetchall()
-    return [_standing(row, _error(session, found.id, group, row)) for row in rows]
+    errors = _errors(session, found.id, group, {row[0]: row[5] + 1 for row in rows})
+    return [_standing(row, errors.get(row[0])) for row in rows]
 
 
-def _error(session: Session, queue_id: int, group: str, row: Any) -> str | None:
-    """What the log says of its last failure."""
-    partition_id, next_seq = row[0], row[5] + 1
-    known = session.db.execute(
-        _ERROR, (queue_id, _LOOKED_AT, partition_id, group, next_seq, next_seq)
-    ).fetchone()
-    return None if known is None else known[0]
+def _errors(session: Session, queue_id: int, group: str, heads: dict[int, int]) -> dict[int, str]:
+    """What the log says of the last failure of each partition's head."""
+    found: dict[int, str] = {}
+    if not heads:
+        return found
+    # The log is read once for all of them, newest first, and only as far as is needed.
+    for partition_id, first, last, error in session.db.execute(
+        _ERRORS, (queue_id, _LOOKED_AT, group)
+    ):
+        if partition_id not in found and first <= heads.get(partition_id, 0) <= last:
+            found[partition_id] = error
+            if len(found) == len(heads):
+                break
+    return found
 
 
 def _standing(row: Any, error: str | None = None) -> Standing:
