@@ -595,6 +595,23 @@ async def test_an_empty_drained_partition_goes_after_seven_days_and_its_number_f
     assert [m.payload for m in await drain(store, "q", group="g")] == [b"2"]
 
 
+async def test_a_partition_stays_for_seven_days_from_when_it_became_empty(
+    store: Store, clock: ManualClock
+) -> None:
+    """Not from the last push: what was pushed may have been kept for longer than that."""
+    await store.configure("q", options={"retentionSeconds": 10 * 86_400})
+    await push(store, "q", partition="p")
+    clock.advance(10 * 86_400 + 1)
+    await let_time_work(store)
+    assert (await stats(store, "q")).stored == 0
+    clock.advance(7 * 86_400 - 100)
+    await let_time_work(store)
+    assert [part.partition for part in await store.export_plan("q")] == ["p"]
+    clock.advance(200)
+    await let_time_work(store)
+    assert await store.export_plan("q") == []
+
+
 async def test_a_partition_with_something_in_it_does_not_go(
     store: Store, clock: ManualClock
 ) -> None:

@@ -125,7 +125,7 @@ begin
         v_keep_done := 0;
     end if;
     if v_head is null then
-        if p.last_at + 7 * v_day <= p_now and not exists (
+        if removed = 0 and p.last_at + 7 * v_day <= p_now and not exists (
             select from monarq.cursors
             where partition_id = p.id and (available_at is not null or lease_no is not null)
         ) then
@@ -135,7 +135,9 @@ begin
             perform monarq.tally(p_queue.id, 0, partitions => -1);
             return;
         end if;
-        next_at := greatest(p.last_at + 7 * v_day, p_now + v_day);
+        -- It stays for 7 days from when it became empty, however old its last message was.
+        next_at := case when removed > 0 then p_now + 7 * v_day
+            else greatest(p.last_at + 7 * v_day, p_now + v_day) end;
     else
         next_at := least(
             p_now + v_day,
