@@ -151,6 +151,15 @@ def test_orphans_go_when_they_are_old(spark: SparkSession, lake: Lake) -> None:
     assert not path.exists()
 
 
+def test_an_orphan_that_its_writer_removes_meanwhile_is_passed_over(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake, "stray_files", lambda: [lake.files_root / "gone.parquet"])
+    running = Compactor(no_spark, lake, run="test")
+    running._delete_orphans()
+    assert running.report.orphans == 0
+
+
 def test_wrong_options_are_told(lake: Lake) -> None:
     with pytest.raises(InvalidRequestError, match="no table 'items'"):
         Compactor(no_spark, lake, run="test", tables=["items"])

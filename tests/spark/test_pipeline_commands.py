@@ -11,8 +11,10 @@ import jwt
 import pytest
 from pyspark.sql import SparkSession
 
+from monarq.errors import OverloadedError
 from monarq.spark.lake import Lake
 from monarq.spark.lake.locks import held
+from monarq.spark.pipelines.registry import RunRegistry
 from tests.cli.invoking import Invoke
 from tests.server.serving import ServerProcess
 from tests.spark.archiving import expect_messages
@@ -179,6 +181,28 @@ def make_lake_known(cli: Invoke, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+class UnlistedRecords:
+    """Takes records, and cannot list them."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[str] = []
+
+    def put_record(self, kind: str, key: str, value: bytes) -> None:
+        self.outcomes.append(json.loads(value)["outcome"])
+
+    def list_records(self, *_: object, **__: object) -> None:
+        raise OverloadedError("try again")
+
+
+def test_a_run_goes_on_if_old_runs_cannot_be_removed() -> None:
+    records = UnlistedRecords()
+    told: list[str] = []
+    with RunRegistry(records, warn=told.append).run("archive"):
+        pass
+    assert told == ["old runs could not be removed from the store: try again"]
+    assert records.outcomes == ["running", "succeeded"]
+
+
 def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(store_url: str, tmp_path: Path) -> None:
     fill(store_url, numbered("orders", 20_000))
     lake = tmp_path / "lake"

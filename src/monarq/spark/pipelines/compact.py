@@ -179,7 +179,12 @@ class Compactor:
         """What writers have left that are dead, and could not be seen to be."""
         before = time.time() - max(self._keep_seconds, ORPHAN_SECONDS)
         for path in self._lake.stray_files():
-            if path.stat().st_mtime < before:
+            try:
+                is_old = path.stat().st_mtime < before
+            except FileNotFoundError:
+                # Its writer has just ended, or another compaction was quicker.
+                continue
+            if is_old:
                 path.unlink(missing_ok=True)
                 self.report.orphans += 1
 

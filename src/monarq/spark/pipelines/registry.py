@@ -140,9 +140,12 @@ class RunRegistry:
             self._warn(f"this run could not be noted in the store: {error}")
 
     def _drop_old(self) -> None:
-        keys = [record.key for record in _all(self._records, RUN_KIND)]
-        for key in keys[:-RUNS_KEPT]:
-            self._records.delete_record(RUN_KIND, key)
+        try:
+            keys = [record.key for record in _all(self._records, RUN_KIND)]
+            for key in keys[:-RUNS_KEPT]:
+                self._records.delete_record(RUN_KIND, key)
+        except MonarqError as error:
+            self._warn(f"old runs could not be removed from the store: {error}")
 
     def runs(self) -> list[Run]:
         """The newest first."""
