@@ -556,6 +556,7 @@ class QueueFlow(Struct, frozen=True, kw_only=True, gc=False):
     paused: bool
     max_size: int
     runs_commands: bool
+    dead_queue: str
     partitions: int
     pushed: int
     removed: int

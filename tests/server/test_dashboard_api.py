@@ -293,6 +293,25 @@ async def test_a_queue_is_told_with_its_groups_and_what_it_is_the_dead_queue_of(
     assert (await api.get(f"{BOARD}/queues/none")).status == 404
 
 
+async def test_no_page_of_one_queue_walks_through_all_of_them(
+    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = memory_api
+    await api.configure("q")
+    for name in ("two", "one"):
+        await api.configure(name, deadQueue="q")
+    await api.service.sampler.current(anew=True)
+
+    async def refuse(*names: Any, **options: Any) -> Any:
+        raise AssertionError("all queues were listed")
+
+    monkeypatch.setattr(api.broker.store, "list_queues", refuse, raising=False)
+    assert (await board(api, "queues/q"))["deadQueueOf"] == ["one", "two"]
+    await api.configure("three", deadQueue="q")
+    losses = (await api.get(f"{BOARD}/queues/q/losses")).json
+    assert losses["delete"]["blockedBy"] == ["one", "three", "two"]
+
+
 async def test_losses_are_what_clearing_and_deleting_then_lose(api: Api) -> None:
     await api.configure("q", retryLimit=0)
     await api.configure("other", deadQueue="q")

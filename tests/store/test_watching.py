@@ -27,6 +27,7 @@ async def test_the_flows_of_queues_are_their_counters_page_by_page(store: Store)
     await push_many(store, "w", 3)
     await pop(store, "w", 1)
     await store.set_paused("q1", True)
+    await store.configure("q2", options={"dead_queue": "q4"})
     for limit in (1, 2, 6, 100):
         flows = {flow.queue: flow for flow in await every(store.queue_flows, limit=limit)}
         assert set(flows) == {"q0", "q1", "q2", "q3", "q4", "w"}
@@ -37,6 +38,8 @@ async def test_the_flows_of_queues_are_their_counters_page_by_page(store: Store)
             assert (flow.completed, flow.failed, flow.dead, flow.dead_letters) == (
                 told.completed, told.failed, told.dead, told.dead_letters)  # fmt: skip
         assert [name for name, flow in flows.items() if flow.paused] == ["q1"]
+        assert {name: flow.dead_queue for name, flow in flows.items() if flow.dead_queue} == {
+            "q2": "q4"}  # fmt: skip
         assert (flows["w"].ready, flows["w"].leased, flows["w"].scheduled) == (2, 1, 0)
     [one] = (await store.queue_flows(queue="q3")).rows
     assert one == flows["q3"]

@@ -9,7 +9,6 @@ from monarq.errors import NotFoundError
 from monarq.model import QueueFlow, QueueKind
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.paging import walk
 from monarq.server.parameters import path_name
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -23,7 +22,6 @@ from monarq.server.watch.partitions import (
 )
 from monarq.server.watch.snapshot import View
 from monarq.server.watch.wording import plural
-from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.watching import (
     ClearLoss,
@@ -87,8 +85,7 @@ def _key(view: View, sort: str) -> Callable[[QueueFlow], float] | None:
 
 async def get_queue(service: Service, request: Request) -> Response:
     name = path_name(request, "queue")
-    store = service.broker.store
-    queue = await store.get_queue(name)
+    queue = await service.broker.store.get_queue(name)
     view = await _view_of(service, name)
     groups = sorted(view.now.groups.get(name, {}).values(), key=lambda group: group.group)
     return json_answer(
@@ -97,7 +94,7 @@ async def get_queue(service: Service, request: Request) -> Response:
             created_at=iso(queue.created_at),
             options=queue.options,
             groups=[view.group_line(group) for group in groups],
-            dead_queue_of=await _dead_queue_of(store, name),
+            dead_queue_of=_dead_queue_of(view, name),
             at=iso(view.now.at),
         )
     )
@@ -113,12 +110,8 @@ async def _view_of(service: Service, name: str) -> View:
     return view
 
 
-async def _dead_queue_of(store: Store, name: str) -> list[str]:
-    return [
-        queue.name
-        async for queue in walk(lambda limit, after: store.list_queues(limit=limit, after=after))
-        if queue.options.dead_queue == name
-    ]
+def _dead_queue_of(view: View, name: str) -> list[str]:
+    return sorted(flow.queue for flow in view.now.queues.values() if flow.dead_queue == name)
 
 
 async def get_losses(service: Service, request: Request) -> Response:
@@ -129,7 +122,7 @@ async def get_losses(service: Service, request: Request) -> Response:
         raise NotFoundError(f"there is no queue {name!r}")
     [flow] = found
     groups = (await store.group_flows(queue=name, limit=1000)).rows
-    blocked_by = await _dead_queue_of(store, name)
+    blocked_by = _dead_queue_of((await service.sampler.current(anew=True)).view, name)
     is_work = flow.kind is QueueKind.WORK
     what = "item" if is_work else "message"
     # What is dead of a work queue stays with its dead letter.

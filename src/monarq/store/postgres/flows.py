@@ -15,6 +15,7 @@ _SUMS = (
 )  # fmt: skip
 _QUEUES = f"""
     select q.id, q.name, q.kind, q.namespace, q.task, q.paused, q.max_size, q.runs_commands,
+        q.dead_queue,
         {", ".join(f"coalesce(c.{name}, 0)::bigint as {name}" for name in _SUMS)}
     from (
         select * from monarq.queues
@@ -97,6 +98,7 @@ async def queue_flows(
             paused=row["paused"],
             max_size=row["max_size"],
             runs_commands=row["runs_commands"],
+            dead_queue=row["dead_queue"],
             **{name: row[name] for name in _SUMS},
         )
         for row in rows

@@ -8,6 +8,7 @@ from monarq.store.sqlite.session import Session
 
 _QUEUES = """
 select q.id, q.name, q.kind, q.namespace, q.task, q.paused, q.max_size, q.runs_commands,
+    q.dead_queue,
     c.partitions, c.pushed, c.removed, c.completed, c.failed, c.dead, c.dead_letters, c.scheduled,
     c.ready, c.leased, c.done, c.cancelled, c.dead_items
 from queues q join counters c on c.queue_id = q.id and c.group_id = 0
@@ -56,6 +57,7 @@ def _queue(
     paused: int,
     max_size: int,
     runs_commands: int,
+    dead_queue: str,
     *counters: int,
 ) -> QueueFlow:
     (partitions, pushed, removed, completed, failed, dead, dead_letters, scheduled, ready, leased,
@@ -69,6 +71,7 @@ def _queue(
         paused=bool(paused),
         max_size=max_size,
         runs_commands=bool(runs_commands),
+        dead_queue=dead_queue,
         partitions=partitions,
         pushed=pushed,
         removed=removed,
