@@ -18,6 +18,7 @@ from monarq.server.watch.sampler import Sight
 from monarq.server.watch.snapshot import Snapshot, View
 from monarq.server.watch.topics import watch_overview
 from monarq.server.watch.wording import duration, number, plural
+from monarq.times import iso
 from monarq.wire.dashboard import Attention, OverviewSight
 from tests.server.application import Api
 
@@ -88,6 +89,7 @@ async def test_the_overview_is_made_once_for_all_who_watch(
     monkeypatch.setattr("monarq.server.watch.topics.overview", counted)
     service = memory_api.service
     async with asyncio.timeout(20), service.sampler.watching():
+        await service.sampler.next_sight(0)
         pages = [watch_overview(service) for _ in range(3)]
         first = [await anext(page) for page in pages]
         assert len(made) == 1
@@ -526,6 +528,17 @@ async def test_a_minute_is_noted_once_whoever_notes_it_and_an_idle_one_not_at_al
     assert not await two.note()
     [record] = (await api.broker.store.list_records(KIND)).rows
     assert sorted(json.loads(record.value)["slots"], key=int) == ["0", "2"]
+
+
+async def test_a_record_that_is_no_hour_spoils_no_chart(memory_api: Api) -> None:
+    api = memory_api
+    api.clock.advance(MINUTE - api.clock.now() / SECOND % MINUTE)
+    day = iso(api.clock.now())[:10]
+    for key, value in ((f"{day}-what", b"{}"), (day, b"{}"), (f"{day}T00", b"[]")):
+        await api.broker.store.put_record(KIND, key, value)
+    assert await History(lambda: api.broker.store, api.clock).note()
+    assert any(rate is not None for rate in (await board(api, "series?range=15m"))["pending"])
+    assert await board(api, "system")
 
 
 async def test_a_queue_has_a_chart_of_its_own(api: Api) -> None:

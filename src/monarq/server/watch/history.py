@@ -131,10 +131,10 @@ async def slots(store: Store, since: int, until: int) -> list[tuple[int, Slot]]:
         page = await store.list_records(KIND, limit=200, after=after)
         for record in page.rows:
             if first <= record.key <= last:
-                begin = _begin(record.key)
                 try:
+                    begin = _begin(record.key)
                     hour = _decode(record.value)
-                except msgspec.MsgspecError:
+                except (ValueError, msgspec.MsgspecError):
                     continue
                 found += [
                     (begin + minute * MINUTE, hour.slots[minute]) for minute in sorted(hour.slots)
