@@ -1,5 +1,6 @@
 """Archive: every row is in the lake once, whatever is repeated, interrupted or removed."""
 
+import asyncio
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from monarq.clock import ManualClock, SystemClock
 from monarq.errors import ConflictError, InvalidRequestError, MonarqError, NotFoundError
 from monarq.model import Ack, Pop, PushItem
 from monarq.spark.access import SeqRange
@@ -17,6 +19,7 @@ from monarq.spark.pipelines import archive_plan
 from monarq.spark.pipelines.archive import ArchiveOptions, write_task
 from monarq.spark.pipelines.archive_plan import make_plan
 from monarq.spark.pipelines.place import Place
+from monarq.store import open_store
 from monarq.store.contract import Store
 from tests.server.serving import ServerProcess
 from tests.spark.archiving import (
@@ -196,6 +199,41 @@ def test_messages_removed_while_they_are_copied_are_told(
     with pytest.raises(MonarqError, match="messages 1 to 10 of 'orders'"):
         running._copy(plan.batches[0])
     assert lake.state().number == 0
+
+
+async def let_partitions_go(url: str) -> None:
+    clock = ManualClock(SystemClock().now())
+    async with await open_store(url, clock=clock) as store:
+        await store.clear_queue("orders")
+        for _ in range(2):
+            clock.advance(8 * 86_400)
+            await store.lifecycle()
+        assert await store.export_plan("orders") == []
+
+
+@pytest.mark.parametrize("allow_gaps", [False, True])
+def test_a_partition_that_goes_while_it_is_copied_is_told_whole(
+    spark: SparkSession,
+    lake: Lake,
+    store_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    allow_gaps: bool,
+) -> None:
+    monkeypatch.setattr(archive_plan, "TASK_MESSAGES", 4)
+    fill(store_url, numbered("orders", 10))
+    running = archiver(spark, lake, store_url, allow_gaps=allow_gaps)
+    plan = make_plan(
+        Place(store_url).access(), LakeState(), patterns=(), tables=["messages"], batch_messages=99
+    )
+    asyncio.run(let_partitions_go(store_url))
+    if allow_gaps:
+        running._copy(plan.batches[0])
+        [gap] = lake.state().gaps
+        assert (gap.partition, gap.first_seq, gap.last_seq) == ("p-0", 1, 10)
+    else:
+        with pytest.raises(MonarqError, match="messages 1 to 10 of 'orders'"):
+            running._copy(plan.batches[0])
+        assert lake.state().number == 0
 
 
 def test_what_was_gone_before_the_first_archive_is_no_loss(

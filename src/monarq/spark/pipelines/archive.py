@@ -17,7 +17,7 @@ import msgspec
 
 from monarq.clock import Clock, SystemClock
 from monarq.errors import ConflictError, InvalidRequestError
-from monarq.spark.access import Access
+from monarq.spark.access import Access, SeqRange
 from monarq.spark.lake.commits import Commit, DataFile, Gap, Kind, LakeState
 from monarq.spark.lake.lake import Lake
 from monarq.spark.lake.layout import TABLES
@@ -204,14 +204,13 @@ class Archiver:
         """What retention took while it was being copied: at most this."""
         if sum(each.rows for each in files if each.table == "messages") == batch.messages:
             return []
-        starts: dict[str, dict[int, int]] = {}
+        wanted: dict[str, list[SeqRange]] = {}
         for one in batch.ranges:
-            # Of a partition's ranges the first one counts.
-            starts.setdefault(one.queue, {}).setdefault(one.partition_id, one.first_seq)
+            wanted.setdefault(one.queue, []).append(one)
         access = self._place.access()
         lost: list[Gap] = []
-        for queue, firsts in starts.items():
-            lost += lost_since(queue, access.plan(queue), firsts, batch.seqs)
+        for queue, ranges in wanted.items():
+            lost += lost_since(access.plan(queue), ranges)
         if not self._options.allow_gaps:
             refuse_gaps(lost)
         return lost

@@ -5,7 +5,7 @@ Compares what a broker has with what a lake's commits say is in. Reads no payloa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 import pyarrow as pa
@@ -192,24 +192,26 @@ def new_ranges(
     return ranges, gaps
 
 
-def lost_since(
-    queue: str, plan: pa.Table, firsts: Mapping[int, int], lasts: Mapping[int, int]
-) -> list[Gap]:
-    """What of these ranges, by partition id, the queue does not keep any more."""
-    return [
-        Gap(
-            queue=queue,
-            partition=partition,
-            partition_id=partition_id,
-            first_seq=firsts[partition_id],
-            last_seq=min(first - 1, lasts[partition_id]),
+def lost_since(plan: pa.Table, wanted: Sequence[SeqRange]) -> list[Gap]:
+    """What of these ranges of a queue it does not keep any more: all, where the partition itself
+    is gone."""
+    ids, kept = (plan[name].to_pylist() for name in ("partition_id", "first_seq"))
+    firsts: dict[int, int] = dict(zip(ids, kept, strict=True))
+    lost: dict[int, Gap] = {}
+    for one in wanted:
+        last = min(one.last_seq, firsts.get(one.partition_id, one.last_seq + 1) - 1)
+        if last < one.first_seq:
+            continue
+        # Ranges of one partition follow each other.
+        before = lost.get(one.partition_id)
+        lost[one.partition_id] = Gap(
+            queue=one.queue,
+            partition=one.partition,
+            partition_id=one.partition_id,
+            first_seq=before.first_seq if before else one.first_seq,
+            last_seq=last,
         )
-        for partition_id, partition, first in zip(
-            *(plan[name].to_pylist() for name in ("partition_id", "partition", "first_seq")),
-            strict=True,
-        )
-        if first > firsts.get(partition_id, first)
-    ]
+    return list(lost.values())
 
 
 def refuse_gaps(gaps: Sequence[Gap]) -> None:
