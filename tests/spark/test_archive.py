@@ -161,6 +161,32 @@ def test_a_batch_that_another_archive_has_overtaken_is_dropped_whole(
     assert not list(lake.stray_files())
 
 
+def test_a_gap_that_another_archive_has_passed_is_not_noted_again(
+    spark: SparkSession, lake: Lake, store_url: str
+) -> None:
+    """Else the lake would go back to where the gap ends, and take in what follows once more."""
+    fill(store_url, numbered("orders", 10))
+    archive(spark, lake, store_url)
+    fill(store_url, numbered("orders", 10, first=10))
+    in_store(store_url, remove_all)
+    fill(store_url, numbered("orders", 5, first=20))
+    slow = archiver(spark, lake, store_url, allow_gaps=True)
+    plan = make_plan(
+        Place(store_url).access(),
+        lake.state(),
+        patterns=(),
+        tables=["messages"],
+        batch_messages=99,
+    )
+    archive(spark, lake, store_url, allow_gaps=True)
+    assert len(plan.batches) == 2
+    for batch in plan.batches:
+        with pytest.raises(ConflictError, match="another archive"):
+            slow._copy(batch)
+    assert len(lake.state().gaps) == 1
+    assert read(spark, lake).count() == 15
+
+
 # --- what is gone ------------------------------------------------------------------------------
 
 

@@ -176,9 +176,11 @@ class Archiver:
         state: LakeState,
     ) -> Commit:
         """Only if the lake is where this batch was planned from."""
-        is_ahead = any(
-            state.seqs.get(one.partition_id, 0) >= one.first_seq for one in batch.ranges
-        ) or any(
+        starts = [
+            *((one.partition_id, one.first_seq) for one in batch.ranges),
+            *((gap.partition_id, gap.first_seq) for gap in batch.gaps),
+        ]
+        is_ahead = any(state.seqs.get(partition, 0) >= first for partition, first in starts) or any(
             state.logs.get((task.table, queue)) != task.after
             for task in batch.log_tasks
             for queue in task.queues
