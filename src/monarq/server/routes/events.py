@@ -12,7 +12,7 @@ from monarq.server.watch import topics
 from monarq.server.watch.sampler import INTERVAL_SECONDS
 from monarq.server.watch.streams import Told
 from monarq.times import iso
-from monarq.wire.events import EventsQuery
+from monarq.wire.events import TOPICS, EventsQuery
 
 _HEADERS = (
     (b"Cache-Control", b"no-store"),
@@ -64,6 +64,8 @@ def _topic(service: Service, name: str, query: EventsQuery) -> Told:
         if query.item is None:
             raise InvalidRequestError("the topic item needs the parameter item")
         return topics.watch_item(service, query.item)
+    if name not in _PLAIN:
+        raise InvalidRequestError(f"there is no topic {name!r}; there are {', '.join(TOPICS)}")
     return _PLAIN[name](service)
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from typing import Any
 
 import msgspec
 
-from monarq.errors import NotFoundError
+from monarq.errors import (
+    InvalidRequestError,
+    MonarqError,
+    NotFoundError,
+    StoreUnavailableError,
+)
 from monarq.model import ItemState
 from monarq.server.service import Service
 from monarq.server.watch.overview import overview
@@ -67,6 +73,8 @@ async def watch_queues(service: Service) -> Told:
     seen = -1
     async for sight in _sights(service):
         view = sight.view
+        if not view.now.at:
+            continue
         is_next = view.version == seen + 1
         names = view.changed_queues if is_next else set()
         first = seen < 0
@@ -90,6 +98,8 @@ async def watch_groups(service: Service) -> Told:
     seen = -1
     async for sight in _sights(service):
         view = sight.view
+        if not view.now.at:
+            continue
         is_next = view.version == seen + 1
         places = view.changed_groups if is_next else set()
         first = seen < 0
@@ -116,6 +126,8 @@ async def watch_queue(service: Service, queue: str) -> Told:
     told = b""
     async for sight in _sights(service):
         view = sight.view
+        if not view.now.at:
+            continue
         flow = view.now.queues.get(queue)
         if flow is None:
             if told != b"gone":
@@ -155,6 +167,9 @@ async def _sights(service: Service) -> Any:
     """Each new one, as long as somebody takes them."""
     sampler = service.sampler
     async with sampler.watching():
+        # What was seen for whoever watched last may be old.
+        with contextlib.suppress(MonarqError):
+            await sampler.current()
         seen = -1
         while True:
             sight = await sampler.next_sight(seen)
@@ -168,21 +183,25 @@ async def _sights(service: Service) -> Any:
 async def watch_item(service: Service, item_id: str) -> Told:
     """What a job prints, as it prints it. The loop is slow enough to cost nothing; it ends with
     the job."""
-    store: Store = service.broker.store
     attempt, start = 0, 0
     told: tuple[Any, ...] = ()
     while True:
         try:
+            store: Store = service.broker.store
             item = await store.get_item(item_id)
-        except NotFoundError:
+            is_new = item.attempts != attempt
+            part = None
+            if item.attempts:
+                part = await store.read_output(
+                    item_id, item.attempts, start=0 if is_new else start, max_bytes=_MOST_OUTPUT
+                )
+        except (NotFoundError, InvalidRequestError):
             yield "item", {"gone": True}
             return
-        is_new = item.attempts != attempt
-        if is_new:
-            attempt, start = item.attempts, 0
-        part = None
-        if attempt:
-            part = await store.read_output(item_id, attempt, start=start, max_bytes=_MOST_OUTPUT)
+        except StoreUnavailableError:
+            await asyncio.sleep(_OUTPUT_SECONDS)
+            continue
+        attempt = item.attempts
         data = part.data if part is not None else b""
         start = part.next if part is not None else 0
         state = (item.state, item.attempts, item.error, item.consumer)
