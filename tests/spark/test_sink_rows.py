@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     ArrayType,
     LongType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
     VariantType,
@@ -133,17 +134,27 @@ class TestJson:
 class TestTransactionIds:
     def test_names_with_slashes_do_not_meet(self) -> None:
         ids = identity_ids(
-            pa.array(["a/b", "a", "a%2Fb"]), pa.array(["c", "b/c", "c"]), pa.array([1, 1, 1])
+            [pa.array(["a/b", "a", "a%2Fb"]), pa.array(["c", "b/c", "c"]), pa.array([1, 1, 1])]
         )
         assert len(set(ids.to_pylist())) == 3
         assert ids[0].as_py() == "a%2Fb/c/1"
 
     def test_the_longest_names_make_ids_that_fit_and_differ(self) -> None:
         name = "n" * 255
-        ids = identity_ids(pa.array([name, name]), pa.array([name, name]), pa.array([1, 2]))
+        ids = identity_ids([pa.array([name, name]), pa.array([name, name]), pa.array([1, 2])])
         [first, second] = ids.to_pylist()
         assert first != second
         assert len(first) <= 255
+
+    def test_a_partition_that_comes_back_counts_anew_and_its_messages_are_new(self) -> None:
+        schema = StructType([*SOURCE.fields, StructField("message_id", StringType())])
+        first, second = (
+            source_rows(1, 1).append_column("message_id", pa.array([one])) for one in ("7-0", "8-0")
+        )
+        [before], [after] = read(first, schema), read(second, schema)
+        assert before.transaction_id.to_pylist() == ["orders/7-0"]
+        assert after.transaction_id.to_pylist() == ["orders/8-0"]
+        assert before.partition.to_pylist() == ["p-0"]  # type: ignore[union-attr]
 
     def test_an_identity_that_two_rows_carry_is_refused_also_across_batches(self) -> None:
         last = check_once(pa.array(["a", "b"]), None)

@@ -26,10 +26,11 @@ from pyspark.sql.types import (
 from monarq.errors import InvalidRequestError
 from monarq.spark.sink_options import SinkOptions
 
-IDENTITY = ("queue", "partition", "seq")
+_PLACE = ("queue", "partition", "seq")
+_MESSAGE_ID = "message_id"
 #: Columns of the source that a message does not carry on.
 _SOURCE_COLUMNS = frozenset(
-    {*IDENTITY, "message_id", "transaction_id", "trace_id", "producer", "created_at"}
+    {*_PLACE, _MESSAGE_ID, "transaction_id", "trace_id", "producer", "created_at"}
     | {"priority", "state", "attempts", "run_at", "max_attempts"}
 )
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -49,6 +50,8 @@ class SinkColumns(Struct, frozen=True, kw_only=True):
     max_attempts: str
     id_rule: str
     """`column`, `identity`, `hash` or `position`."""
+    identity: tuple[str, ...]
+    """The columns that say which message a row was made from, if they do."""
     transaction_id: str
 
 
@@ -60,7 +63,8 @@ def resolve_columns(schema: StructType, options: SinkOptions, *, is_work: bool) 
     for name, kind in types.items():
         _check_type(name, kind)
     has_payload = "payload" in types
-    has_identity = _has_identity(types)
+    identity = _identity(types)
+    has_identity = bool(identity)
     used = {
         "queue": _named(types, "queueColumn", options.queue_column, StringType),
         "partition": _partition(types, options, has_payload or has_identity, is_work),
@@ -75,7 +79,7 @@ def resolve_columns(schema: StructType, options: SinkOptions, *, is_work: bool) 
             types, "transactionIdColumn", options.transaction_id_column, StringType
         ),
     }
-    taken = set(used.values()) | (set(IDENTITY) if has_identity else set())
+    taken = set(used.values()) | ({*_PLACE, *identity} if has_identity else set())
     others = [name for name in types if name != "payload" and name not in taken]
     if has_payload:
         _refuse_lost(others)
@@ -85,6 +89,7 @@ def resolve_columns(schema: StructType, options: SinkOptions, *, is_work: bool) 
         payload="payload" if has_payload else "",
         fields=() if has_payload else tuple(others),
         id_rule=_id_rule(options, has_identity),
+        identity=identity,
         **used,
     )
 
@@ -134,13 +139,16 @@ def _implied(types: dict[str, DataType], name: str, may: bool, *kinds: type[Data
     return name if may and isinstance(types.get(name), kinds) else ""
 
 
-def _has_identity(types: dict[str, DataType]) -> bool:
-    queue, partition, seq = (types.get(name) for name in IDENTITY)
-    return (
+def _identity(types: dict[str, DataType]) -> tuple[str, ...]:
+    queue, partition, seq = (types.get(name) for name in _PLACE)
+    if not (
         isinstance(queue, StringType)
         and isinstance(partition, StringType)
         and isinstance(seq, LongType)
-    )
+    ):
+        return ()
+    # A partition that was removed and comes back counts from 1 again, with new message ids.
+    return ("queue", _MESSAGE_ID) if isinstance(types.get(_MESSAGE_ID), StringType) else _PLACE
 
 
 def _id_rule(options: SinkOptions, has_identity: bool) -> str:

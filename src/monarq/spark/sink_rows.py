@@ -15,7 +15,7 @@ from msgspec import Struct
 from monarq.errors import InvalidRequestError
 from monarq.model import DEFAULT_PARTITION
 from monarq.spark.json_texts import json_object, json_values
-from monarq.spark.sink_columns import IDENTITY, SinkColumns
+from monarq.spark.sink_columns import SinkColumns
 from monarq.spark.sink_options import SinkOptions
 from monarq.spark.transaction_ids import (
     HashedIds,
@@ -119,7 +119,7 @@ class RowReader:
             case "column":
                 return _text(batch, self._columns.transaction_id)
             case "identity":
-                ids = identity_ids(*(_plain(batch, name) for name in IDENTITY))
+                ids = identity_ids([_plain(batch, name) for name in self._columns.identity])
                 self._last_id = check_once(ids, self._last_id)
                 return ids
         return positional_ids(self._scope, self._task, self._count, batch.num_rows)

@@ -1,8 +1,8 @@
 """Makes the transaction ids of rows, so that a write that is repeated stores nothing twice.
 
-In this order: a column that the user names; where a row came from (queue, partition and seq); a
-hash of what is pushed and its occurrence number. A repeat may have its rows in another order and
-in other tasks: only positional ids mind, which are made on request. Pushes nothing.
+In this order: a column that the user names; the message that a row came from; a hash of what is
+pushed and its occurrence number. A repeat may have its rows in another order and in other tasks:
+only positional ids mind, which are made on request. Pushes nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from monarq.model import MAX_NAME_LENGTH
 DIGEST_BYTES = 16
 
 
-def identity_ids(queue: pa.Array, partition: pa.Array, seq: pa.Array) -> pa.Array:
-    """`queue/partition/seq`, with the names' own slashes escaped; short also for long names."""
-    for column in (queue, partition, seq):
-        if column.null_count:
-            raise InvalidRequestError(
-                "a row has no queue, partition or seq: drop these columns, or name a column with "
-                "the option transactionIdColumn"
-            )
-    names = [_escaped(queue), _escaped(partition)]
-    ids = pc.binary_join_element_wise(*names, seq.cast(pa.string()), "/")
+def identity_ids(columns: Sequence[pa.Array]) -> pa.Array:
+    """`queue/message_id` or `queue/partition/seq`, with the names' own slashes escaped; short also
+    for long names."""
+    if any(column.null_count for column in columns):
+        raise InvalidRequestError(
+            "a row has no queue, partition, seq or message_id: drop these columns, or name a "
+            "column with the option transactionIdColumn"
+        )
+    names = [_escaped(column.cast(pa.string())) for column in columns]
+    ids = pc.binary_join_element_wise(*names, "/")
     longest = pc.max(pc.utf8_length(ids)).as_py()
     if longest is not None and longest > MAX_NAME_LENGTH:
         ids = pa.array([_shortened(one) for one in ids.to_pylist()], pa.string())
