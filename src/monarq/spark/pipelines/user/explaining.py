@@ -68,5 +68,7 @@ def sink_text(sink: Sink) -> str:
 
 
 def _plan(frame: DataFrame) -> str:
-    plan: Any = frame._jdf.queryExecution()
-    return str(plan.optimizedPlan().toString()).rstrip()
+    execution: Any = frame._jdf.queryExecution()
+    # A stream's plan is made for each batch, not before.
+    plan = execution.analyzed() if frame.isStreaming else execution.optimizedPlan()
+    return str(plan.toString()).rstrip()
