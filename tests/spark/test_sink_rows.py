@@ -27,7 +27,7 @@ from monarq.spark.sink_copies import missing_copies
 from monarq.spark.sink_options import read_sink_options
 from monarq.spark.sink_requests import bodies, pushes
 from monarq.spark.sink_rows import RowReader, Rows, checked_json
-from monarq.spark.transaction_ids import HashedIds, check_once, identity_ids
+from monarq.spark.transaction_ids import HashedIds, Identities, identity_ids
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TARGET = {"url": "http://localhost:1", "queue": "q"}
@@ -157,11 +157,12 @@ class TestTransactionIds:
         assert before.partition.to_pylist() == ["p-0"]  # type: ignore[union-attr]
 
     def test_an_identity_that_two_rows_carry_is_refused_also_across_batches(self) -> None:
-        last = check_once(pa.array(["a", "b"]), None)
-        with pytest.raises(InvalidRequestError, match="several rows carry the identity b"):
-            check_once(pa.array(["b", "c"]), last)
+        task = Identities()
+        task.check(pa.array(["a", "b"]))
+        with pytest.raises(InvalidRequestError, match="several rows carry the identity a"):
+            task.check(pa.array(["c", "a"]))
         with pytest.raises(InvalidRequestError, match="several rows carry the identity d"):
-            check_once(pa.array(["d", "c", "d"]), last)
+            task.check(pa.array(["d", "e", "d"]))
 
     def test_equal_rows_get_the_same_ids_in_any_order_and_any_batches(self) -> None:
         rows = ["a", "b", "a", "c", "a"]

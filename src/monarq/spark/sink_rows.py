@@ -19,7 +19,7 @@ from monarq.spark.sink_columns import SinkColumns
 from monarq.spark.sink_options import SinkOptions
 from monarq.spark.transaction_ids import (
     HashedIds,
-    check_once,
+    Identities,
     identity_ids,
     positional_ids,
 )
@@ -68,7 +68,7 @@ class RowReader:
         self._scope = scope
         self._task = task
         self._count = 0
-        self._last_id: str | None = None
+        self._identities = Identities()
         self.hashed = HashedIds(scope)
 
     def read(self, batch: pa.RecordBatch) -> Iterator[Rows]:
@@ -120,7 +120,7 @@ class RowReader:
                 return _text(batch, self._columns.transaction_id)
             case "identity":
                 ids = identity_ids([_plain(batch, name) for name in self._columns.identity])
-                self._last_id = check_once(ids, self._last_id)
+                self._identities.check(ids)
                 return ids
         return positional_ids(self._scope, self._task, self._count, batch.num_rows)
 

@@ -8,7 +8,6 @@ only positional ids mind, which are made on request. Pushes nothing.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import repeat
@@ -52,20 +51,23 @@ def _shortened(text: str) -> str:
     return "#" + blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def check_once(ids: pa.Array, last: str | None) -> str | None:
-    """Refuse an identity that several rows of a task carry, as after an explode: all but one
-    would be lost. `last` is the last id of the rows before; answers the last of these."""
-    count = len(ids)
-    if not count:
-        return last
-    if pc.count_distinct(ids).as_py() == count and ids[0].as_py() != last:
-        return str(ids[-1].as_py())
-    counted = Counter(ids.to_pylist())
-    twice = next((one for one, times in counted.items() if times > 1), last)
-    raise InvalidRequestError(
-        f"several rows carry the identity {twice}: name a column that tells them apart with the "
-        "option transactionIdColumn, or drop queue, partition or seq"
-    )
+class Identities:
+    """Those of one task's rows. Refuses one that several rows carry, as after an explode: all but
+    one would be lost."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+
+    def check(self, ids: pa.Array) -> None:
+        seen = self._seen
+        for one in ids.to_pylist():
+            digest = blake2b(one.encode(), digest_size=DIGEST_BYTES).digest()
+            if digest in seen:
+                raise InvalidRequestError(
+                    f"several rows carry the identity {one}: name a column that tells them apart "
+                    "with the option transactionIdColumn, or drop queue, partition or seq"
+                )
+            seen.add(digest)
 
 
 class Digests(Struct, frozen=True):
