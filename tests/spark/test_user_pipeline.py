@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from monarq.errors import InvalidRequestError, MonarqError
+from monarq.errors import ConflictError, InvalidRequestError, MonarqError
 from monarq.spark.lake import Lake
 from monarq.spark.pipelines.user.explaining import explain, explained_text
 from monarq.spark.pipelines.user.reading import read_pipeline
@@ -236,6 +236,26 @@ def test_a_stream_goes_to_queues_files_and_tables_once_also_when_a_batch_is_repe
         assert sorted(row.n for row in noted) == expected
     finally:
         spark.sql("DROP TABLE IF EXISTS noted_scores")
+
+
+@pytest.mark.parametrize("sink", ["kept", "noted"])
+def test_a_new_checkpoint_is_refused_where_another_has_written(
+    spark: SparkSession, store_url: str, tmp_path: Path, sink: str
+) -> None:
+    """Its batches would count from 0 again, and be taken for those that are there."""
+    fill(store_url, numbered("orders", 3))
+    start = STREAM.partition("[sinks.out]")[0]
+    ends = {"kept": 'files = "kept"', "noted": 'table = "noted_once"'}
+    path = write(tmp_path, f'{start}[sinks.{sink}]\nfrom = "scored"\n{ends[sink]}\n')
+    pipeline, place = read_pipeline(path), {"url": store_url}
+    try:
+        run_stream(spark, pipeline, place, threading.Event(), untold, once=True)
+        (tmp_path / "checkpoints").rename(tmp_path / "old")
+        fill(store_url, numbered("orders", 3, first=3))
+        with pytest.raises(ConflictError, match="belongs to another checkpoint"):
+            run_stream(spark, pipeline, place, threading.Event(), untold, once=True)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS noted_once")
 
 
 def test_a_stream_ends_when_it_is_told_to_and_when_it_fails(

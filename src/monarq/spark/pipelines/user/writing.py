@@ -2,7 +2,8 @@
 
 Exactly once, wherever it is killed: queues by transaction ids; files, tables and the lake by a
 folder of its own for every batch of a stream, which is there whole or not at all and which a
-repeated batch finds there.
+repeated batch finds there. Batches are known by their numbers, which a new checkpoint counts from 0
+again: so a folder or table belongs to one query, and another is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 _BATCH = "batch"
 _STAGING = "_staging"
+#: A folder with one in it, whose name is the query's id: it is there whole or not at all.
+_OWNER = "_query"
+_OWNER_PROPERTY = "monarq.query"
+#: What Spark tells a batch of the query it belongs to. The id lives in the checkpoint.
+_QUERY = "sql.streaming.queryId"
 
 
 def write_batch(frame: DataFrame, sink: Sink, place: Mapping[str, str]) -> None:
@@ -72,6 +78,11 @@ class _IntoFolder:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         files = _Files(frame.sparkSession, self._folder)
+        query = _query_of(frame)
+        owners = files.names(_OWNER)
+        _check_owner(self._folder, owners[0] if owners else query, query)
+        if not owners:
+            files.make(f"{_OWNER}/{query}")
         final = f"{_BATCH}={number}"
         if files.exists(final):
             return  # this batch was killed after its rename
@@ -99,9 +110,30 @@ class _IntoTable:
         if not spark.catalog.tableExists(self._table):
             writer = numbered.limit(0).write.format(self._sink.format)
             writer.partitionBy(*self._sink.partition_by, _BATCH).saveAsTable(self._table)
+        self._own(spark, _query_of(frame))
         # The session is the query's own. Otherwise all of the table would be replaced.
         spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
         numbered.write.insertInto(self._table, overwrite=True)
+
+    def _own(self, spark: SparkSession, query: str) -> None:
+        shown = spark.sql(f"SHOW TBLPROPERTIES {self._table}").collect()
+        owner = next((row.value for row in shown if row.key == _OWNER_PROPERTY), None)
+        _check_owner(self._table, owner or query, query)
+        if owner is None:
+            owned = f"SET TBLPROPERTIES ('{_OWNER_PROPERTY}' = '{query}')"
+            spark.sql(f"ALTER TABLE {self._table} {owned}")
+
+
+def _query_of(frame: DataFrame) -> str:
+    query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY)
+    if query is None:
+        raise ConflictError("Spark does not say which stream this is")
+    return query
+
+
+def _check_owner(place: str, owner: str, query: str) -> None:
+    if owner != query:
+        raise ConflictError(f"{place} belongs to another checkpoint: use another folder or table")
 
 
 class _Files:
@@ -116,6 +148,15 @@ class _Files:
 
     def exists(self, name: str) -> bool:
         return bool(self._system.exists(self._path(self._root, name)))
+
+    def names(self, folder: str) -> list[str]:
+        if not self.exists(folder):
+            return []
+        found = self._system.listStatus(self._path(self._root, folder))
+        return [one.getPath().getName() for one in found]
+
+    def make(self, folder: str) -> None:
+        self._system.mkdirs(self._path(self._root, folder))
 
     def remove(self, name: str) -> None:
         self._system.delete(self._path(self._root, name), True)
