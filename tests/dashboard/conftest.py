@@ -28,9 +28,9 @@ STORES = ("sqlite", POSTGRES_NAMES[-1])
 BOUND = 60.0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One a test process."""
+    """One a module: while it is there, nothing else in this thread can run a loop."""
     if find_chromium() is None:
         pytest.skip(MISSING)
     with running_browser() as running:

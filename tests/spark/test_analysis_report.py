@@ -2,7 +2,6 @@
 nothing that came from a message is ever more than text."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from monarq.spark.pipelines.analyse.figures import (
     Analysis,
@@ -24,6 +23,7 @@ from monarq.spark.pipelines.analyse.figures import (
 from monarq.spark.pipelines.analyse.judging import judge
 from monarq.spark.pipelines.analyse.report import scales
 from monarq.spark.pipelines.analyse.report.page import render
+from tests.dashboard.browsing import MISSING, find_chromium, running_browser
 from tests.spark.test_analysis_figures import HOSTILE
 from tests.spark.test_analysis_findings import (
     BUCKETS,
@@ -212,19 +212,10 @@ def test_time_ticks_are_round_and_within_the_window() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("there is no Chromium; on Debian: apt install chromium")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=found,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                  "--disable-background-networking", "--disable-component-update",
-                  "--disable-sync"],
-        )  # fmt: skip
-        yield launched
-        launched.close()
+    if find_chromium() is None:
+        pytest.skip(MISSING)
+    with running_browser() as running:
+        yield running
 
 
 @pytest.mark.slow
