@@ -4,6 +4,7 @@ nothing that came from a message is ever more than text."""
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -19,9 +20,10 @@ from monarq.spark.pipelines.analyse.figures import (
     ErrorSource,
     Finding,
     Severity,
+    Window,
 )
 from monarq.spark.pipelines.analyse.judging import judge
-from monarq.spark.pipelines.analyse.report import scales
+from monarq.spark.pipelines.analyse.report import scales, svg
 from monarq.spark.pipelines.analyse.report.page import render
 from tests.dashboard.browsing import MISSING, find_chromium, running_browser
 from tests.spark.test_analysis_figures import HOSTILE
@@ -205,6 +207,23 @@ def test_time_ticks_are_round_and_within_the_window() -> None:
     assert [label for _, label in ticks] == ["13:30", "13:40", "13:50", "14:00", "14:10", "14:20",
                                              "14:30"]  # fmt: skip
     assert all(0 <= place <= 1 for place, _ in ticks)
+
+
+def test_times_below_a_chart_are_not_written_over_each_other() -> None:
+    start = 1_794_801_603_000_000
+    window = Window(start=start, end=start + 27_000_000, bucket=1_000_000, first=start, last=start)
+    drawn = svg.draw(
+        svg.Chart("key", "title", window, scales.counting(3.0), (), lambda value: f"{value:g}")
+    )
+    spans = []
+    for x, anchor, label in re.findall(
+        r'x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">(\d\d:\d\d:\d\d)<', drawn
+    ):
+        width = len(label) * 5.5
+        begin = float(x) - width * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        spans.append((begin, begin + width))
+    assert len(spans) > 2
+    assert all(left[1] <= right[0] for left, right in pairwise(spans)), spans
 
 
 # --- in a browser ------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from monarq.spark.pipelines.analyse.wording import clock_time, plain
 
 WIDTH, HEIGHT = 440, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 14, 24
+#: About how wide a letter of a tick is: nobody measures text here.
+_LETTER = 6.0
 
 Values = Sequence[float | None]
 
@@ -94,10 +96,16 @@ def _grid(chart: Chart) -> list[str]:
             f'<text class="tick" x="{_LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">'
             f"{escape(label)}</text>"
         )
+    written_to = 0.0
     for place, label in times(chart.window):
         x = _LEFT + (right - _LEFT) * place
         anchor = "end" if place > 0.96 else "start" if place < 0.04 else "middle"
         parts.append(f'<path class="axis" d="M{x:.1f} {bottom}v4"/>')
+        width = len(label) * _LETTER
+        begin = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+        if begin < written_to:
+            continue
+        written_to = begin + width + _LETTER
         parts.append(
             f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="{anchor}">'
             f"{escape(label)}</text>"
