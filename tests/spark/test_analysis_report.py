@@ -219,7 +219,7 @@ def test_times_below_a_chart_are_not_written_over_each_other() -> None:
     for x, anchor, label in re.findall(
         r'x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">(\d\d:\d\d:\d\d)<', drawn
     ):
-        width = len(label) * 5.5
+        width = len(label) * 6
         begin = float(x) - width * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         spans.append((begin, begin + width))
     assert len(spans) > 2
