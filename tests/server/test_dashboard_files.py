@@ -66,8 +66,8 @@ async def test_all_that_a_first_view_can_need_is_small() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "..%2Fmodel.py", "../model.py", "../../pyproject.toml", "js/../../model.py",
-        "%2e%2e/model.py", "/etc/passwd", "%2Fetc%2Fpasswd", "none.js", "js", "js/", "",
+        "..%2Fconfig.py", "../config.py", "../../pyproject.toml", "js/../../config.py",
+        "%2e%2e/config.py", "/etc/passwd", "%2Fetc%2Fpasswd", "none.js", "js", "js/", "",
         "index.html/", "*", "/",
         "index.html%00.js", "index.htm", "__init__.py", ".hidden.js", "js//app.js",
     ],

@@ -1,0 +1,96 @@
+"""The nouns: queues, messages, items, leases, and the requests and answers about them.
+
+Plain typed structs that every layer may import; nothing here does anything. Times are
+microseconds since the epoch, UTC (see `clock`). JSON names are camelCase. Those that come by the
+thousand and hold nothing but plain values are no concern of the garbage collector (`gc=False`).
+"""
+
+from monarq.model.acks import Ack, Acked, AckStatus, Renew, Renewed, Transaction, TransactionDone
+from monarq.model.dead_letters import DeadLetter, DeadLetterError, DeadLetterFilter
+from monarq.model.flows import GroupFlow, Latency, MetricPoint, QueueFlow, Standing
+from monarq.model.groups import Cursor, Group, Seek, SeekPreview, SeekTo
+from monarq.model.items import Attempt, AttemptOutcome, Item, ItemState, OutputPart
+from monarq.model.limits import (
+    DEFAULT_GROUP,
+    DEFAULT_PARTITION,
+    ERROR_KEY_LENGTH,
+    MAX_BATCH,
+    MAX_NAME_LENGTH,
+    MAX_OUTPUT_BYTES,
+    MAX_PAYLOAD_BYTES,
+    MAX_PRIORITY,
+    MAX_RECORD_BYTES,
+    POP_MAX_BYTES,
+)
+from monarq.model.messages import Delivery, Segment, StoredMessage, Trace
+from monarq.model.pages import Page
+from monarq.model.pops import Message, Pop, Popped, StartFrom
+from monarq.model.pushes import Push, Pushed, PushItem, PushStatus
+from monarq.model.queues import (
+    PartitionRange,
+    PartitionStats,
+    Queue,
+    QueueKind,
+    QueueOptions,
+    QueueStats,
+)
+from monarq.model.upkeep import LifecycleReport, Record
+
+__all__ = [
+    "DEFAULT_GROUP",
+    "DEFAULT_PARTITION",
+    "ERROR_KEY_LENGTH",
+    "MAX_BATCH",
+    "MAX_NAME_LENGTH",
+    "MAX_OUTPUT_BYTES",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_PRIORITY",
+    "MAX_RECORD_BYTES",
+    "POP_MAX_BYTES",
+    "Ack",
+    "AckStatus",
+    "Acked",
+    "Attempt",
+    "AttemptOutcome",
+    "Cursor",
+    "DeadLetter",
+    "DeadLetterError",
+    "DeadLetterFilter",
+    "Delivery",
+    "Group",
+    "GroupFlow",
+    "Item",
+    "ItemState",
+    "Latency",
+    "LifecycleReport",
+    "Message",
+    "MetricPoint",
+    "OutputPart",
+    "Page",
+    "PartitionRange",
+    "PartitionStats",
+    "Pop",
+    "Popped",
+    "Push",
+    "PushItem",
+    "PushStatus",
+    "Pushed",
+    "Queue",
+    "QueueFlow",
+    "QueueKind",
+    "QueueOptions",
+    "QueueStats",
+    "Record",
+    "Renew",
+    "Renewed",
+    "Seek",
+    "SeekPreview",
+    "SeekTo",
+    "Segment",
+    "Standing",
+    "StartFrom",
+    "StoredMessage",
+    "Trace",
+    "Transaction",
+    "TransactionDone",
+]
