@@ -29,6 +29,9 @@ class Sender:
         self.is_down = False
         self.loses_answers = 0.0
         self.delay = 0.0
+        self.may_push = asyncio.Event()
+        self.may_push.set()
+        self.is_asked = asyncio.Event()
         self.chance = random.Random(1)
         self.marks = 0
         self.routes: list[Route] = []
@@ -47,6 +50,8 @@ class Sender:
     ) -> list[Outcome[list[Pushed]]]:
         await self.probe()
         await asyncio.sleep(self.delay)
+        self.is_asked.set()
+        await self.may_push.wait()
         answers = await self.store.push(requests, mark=mark)
         if self.is_down or self.chance.random() < self.loses_answers:
             raise StoreUnavailableError("the connection broke before the answer came")
@@ -134,6 +139,24 @@ async def test_no_push_passes_those_before_it_in_the_buffer(sender: Sender, stor
     statuses = [await sender.push(push_of(str(number))) for number in range(2, 200)]
     assert PushStatus.QUEUED in statuses
     assert await stored(store) == [str(number) for number in range(1, 200)]
+
+
+async def test_a_store_that_answers_and_hangs_on_pushes_keeps_no_later_push_waiting(
+    sender: Sender, store: Store
+) -> None:
+    """Somebody holds a lock: whoever asks the store finds it well, and the replay stands still."""
+    sender.is_down = True
+    await sender.push(push_of("0"))
+    sender.may_push.clear()
+    sender.is_down = False
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await sender.is_asked.wait()
+        for number in range(1, 10):
+            assert await sender.push(push_of(str(number))) is PushStatus.BUFFERED
+    sender.may_push.set()
+    await until_direct(sender)
+    assert await sender.push(push_of("10")) is PushStatus.QUEUED
+    assert await stored(store) == [str(number) for number in range(11)]
 
 
 async def test_what_is_buffered_is_told_the_transaction_id_under_which_it_will_be_stored(

@@ -1,4 +1,8 @@
-"""Whether there is a store: opens it, notices that it fails, and finds out when it is back."""
+"""Whether there is a store: opens it, notices that it fails, and finds out when it is back.
+
+A store that answers when it is asked may fail again at the next call: a full disk, a lock that
+somebody keeps. The log says so once, and that it is over when it has served for a while.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from monarq.broker.alarms import Alarms
+from monarq.broker.alarms import Alarm, Alarms
 from monarq.clock import SECOND
 from monarq.errors import StoreUnavailableError
 from monarq.store.contract import Store
@@ -42,6 +46,9 @@ class Availability:
         self._task: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
         self._failed_at: int | None = None
+        self._praise: Alarm | None = None
+        self._is_told = False
+        """Whether the log says that it cannot be used."""
         self.error: StoreUnavailableError | None = None
         """Why the store cannot be used; None while it can."""
 
@@ -73,7 +80,10 @@ class Availability:
         if self.error is not None:
             return
         self.error = error
-        log.warning("the store cannot be used: %s", error)
+        self._alarms.cancel(self._praise)
+        if not self._is_told:
+            self._is_told = True
+            log.warning("the store cannot be used: %s", error)
         now = self._alarms.now()
         recently = self._failed_at is not None and (
             now - self._failed_at < self._retry_seconds * SECOND
@@ -134,5 +144,9 @@ class Availability:
             break
         self.error = None
         self._task = None
-        log.warning("the store can be used again")
+        self._praise = self._alarms.after(2 * self._retry_seconds, self._serves)
         self._on_up()
+
+    def _serves(self) -> None:
+        self._is_told = False
+        log.warning("the store can be used again")

@@ -1,8 +1,9 @@
 """Decides where pushes go: to the store, to the buffer files, or nowhere for a moment.
 
     store down, or maintenance     BUFFER
-    store back, buffer not empty   BUFFER while much is left, and HOLD now and then, so that the
-                                   replay gains on what comes in; HOLD for the last of it
+    store answers, buffer not      BUFFER until it has taken some of the replay, and while much is
+    empty                          left; HOLD now and then, so that the replay gains on what comes
+                                   in, and HOLD for the last of it
     buffer empty                   DIRECT
 
 While the buffer is not empty no push goes direct, so what one sender pushed stays in order. The
@@ -75,6 +76,8 @@ class Failover:
         self._store_is_up = store_is_up
         self._allowance = ALLOWANCE_BYTES
         self._is_replaying = False
+        self._takes_pushes = store_is_up
+        """A store that answers may yet hang or fail on a push: a lock, a full disk."""
         self._adopted_at = time.monotonic()
         self._work = asyncio.Event()
         self._retry = asyncio.Event()
@@ -106,7 +109,7 @@ class Failover:
     def store_failed(self) -> None:
         """A call to the store failed: pushes go to the buffer from now on."""
         if self._store_is_up:
-            self._store_is_up = False
+            self._store_is_up = self._takes_pushes = False
             self._update()
             self._work.set()
 
@@ -153,12 +156,12 @@ class Failover:
                 if not self._store_is_up:
                     await self._probe()
                     self._store_is_up = True
-                    log.warning("the store is back; %d bytes to replay", self.buffer.unread_bytes)
+                    self._takes_pushes = self.buffer.is_empty
                     self._update()
                 await self._replay()
                 continue
             except StoreUnavailableError:
-                self._store_is_up = False
+                self._store_is_up = self._takes_pushes = False
             except BufferWriteError as error:
                 log.error("the replay cannot go on: %s", error)
             except Exception:
@@ -178,6 +181,9 @@ class Failover:
             self._update()
 
     def _replayed(self, size: int) -> None:
+        if not self._takes_pushes:
+            self._takes_pushes = True
+            log.warning("the store takes pushes; %d bytes to replay", self.buffer.unread_bytes)
         self._allowance = min(ALLOWANCE_BYTES, self._allowance + size // 2)
         self._update()
 
@@ -198,7 +204,8 @@ class Failover:
         if self.buffer.is_empty:
             return Route.DIRECT
         is_near_the_end = self.buffer.unread_bytes <= HOLD_BYTES
-        if self._is_replaying and (is_near_the_end or self._allowance <= 0):
+        gains = self._is_replaying and self._takes_pushes
+        if gains and (is_near_the_end or self._allowance <= 0):
             return Route.HOLD
         return Route.BUFFER
 

@@ -265,4 +265,9 @@ def _translated() -> Iterator[None]:
 
 
 def _unavailable(error: BaseException) -> StoreUnavailableError:
-    return StoreUnavailableError(f"PostgreSQL cannot serve: {str(error) or type(error).__name__}")
+    why = str(error) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        why = "it did not answer in time (is it overloaded, or does somebody hold a lock?)"
+    elif isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError):
+        why = f"the connection broke ({why})"
+    return StoreUnavailableError(f"PostgreSQL cannot serve: {why}")
