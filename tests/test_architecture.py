@@ -19,7 +19,7 @@ def source(tmp_path: Path) -> Path:
     for path in (
         "__init__.py",
         "__main__.py",
-        "model.py",
+        "clock.py",
         "errors.py",
         "store/__init__.py",
         "store/sqlite/__init__.py",
@@ -42,15 +42,15 @@ def test_the_code_imports_downward_only() -> None:
 @pytest.mark.parametrize(
     ("path", "code", "imported"),
     [
-        ("model.py", "import monarq.store", "store"),
+        ("clock.py", "import monarq.store", "store"),
         ("errors.py", "from monarq import store", "store"),
         ("errors.py", "from monarq import Client", "monarq"),
-        ("store/contract.py", "from monarq.broker import Broker", "broker"),
-        ("store/contract.py", "from ..broker import Broker", "broker"),
-        ("store/contract.py", "from .. import broker", "broker"),
+        ("store/opening.py", "from monarq.broker import Broker", "broker"),
+        ("store/opening.py", "from ..broker import Broker", "broker"),
+        ("store/opening.py", "from .. import broker", "broker"),
         ("store/sqlite/__init__.py", "from ...broker import Broker", "broker"),
         ("store/__init__.py", "def f():\n    import monarq.client.http", "client"),
-        ("store/contract.py", "import importlib\nimportlib.import_module('monarq.cli')", "cli"),
+        ("store/opening.py", "import importlib\nimportlib.import_module('monarq.cli')", "cli"),
         ("broker/loop.py", "from monarq.server.app import App", "server"),
         ("broker/loop.py", "if TYPE_CHECKING:\n    from monarq.client import Client", "client"),
         ("client/http.py", "from monarq.server import App", "server"),
@@ -72,8 +72,8 @@ def test_an_upward_import_is_caught(source: Path, path: str, code: str, imported
 @pytest.mark.parametrize(
     ("path", "code"),
     [
-        ("model.py", "from monarq.errors import MonarqError\nfrom . import errors"),
-        ("store/contract.py", "from monarq.model import Queue\nfrom monarq.store.sqlite import x"),
+        ("clock.py", "from monarq.errors import MonarqError\nfrom . import errors"),
+        ("store/opening.py", "from monarq.model import Queue\nfrom monarq.store.sqlite import x"),
         ("broker/loop.py", "from monarq.store import open_store\nfrom ..model import Queue"),
         ("server/app.py", "from monarq.broker import Broker"),
         ("client/embedded.py", "from monarq.broker import Broker"),
@@ -82,7 +82,7 @@ def test_an_upward_import_is_caught(source: Path, path: str, code: str, imported
         ("cli/serve.py", "from monarq.server import App\nfrom monarq import Client"),
         ("__main__.py", "from monarq.cli import main"),
         ("__init__.py", "from monarq.client import Client"),
-        ("store/contract.py", "import monarque\nfrom sqlite3 import connect"),
+        ("store/opening.py", "import monarque\nfrom sqlite3 import connect"),
     ],
 )
 def test_a_downward_import_is_allowed(source: Path, path: str, code: str) -> None:

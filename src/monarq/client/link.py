@@ -44,7 +44,7 @@ from monarq.store.contract import Outcome
 
 
 class Admin(Protocol):
-    """The calls beside the hot path; `store/contract.py` says what each promises."""
+    """The calls beside the hot path; `store/contract/` says what each promises."""
 
     async def configure(
         self,

@@ -17,7 +17,7 @@ from monarq.server.routes.items import item_fields
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
-from monarq.store.watching import MOST_PARTITIONS
+from monarq.store.contract.watching import MOST_PARTITIONS
 from monarq.times import iso, iso_or_none
 from monarq.wire.dashboard import (
     DeliveriesAnswer,

@@ -12,7 +12,7 @@ from typing import TypeVar
 from monarq.clock import SECOND
 from monarq.model import GroupFlow, Page, QueueFlow, QueueKind
 from monarq.store.contract import Store
-from monarq.store.watching import MOST_FLOWS
+from monarq.store.contract.watching import MOST_FLOWS
 from monarq.times import iso
 from monarq.wire.watching import GroupLine, QueueLine
 

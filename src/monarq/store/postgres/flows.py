@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from monarq.errors import NotFoundError
 from monarq.model import GroupFlow, Latency, Page, QueueFlow, QueueKind
+from monarq.store.contract.watching import MOST_FLOWS
 from monarq.store.paging import place, token
 from monarq.store.postgres.database import Database
 from monarq.store.validation import check_limit
-from monarq.store.watching import MOST_FLOWS
 
 _SUMS = (
     "partitions", "pushed", "removed", "completed", "failed", "dead", "dead_letters", "scheduled",

@@ -17,12 +17,12 @@ from monarq.model import (
     SeekPreview,
     Standing,
 )
+from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
 from monarq.store.paging import place, token
 from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.validation import check_int, check_limit, check_name
-from monarq.store.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
 
 _ERRORS = f"""
     select d.queue, d.group_name, d.error, count(*) as count, min(d.failed_at) as oldest_at,

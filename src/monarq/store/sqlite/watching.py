@@ -17,11 +17,11 @@ from monarq.model import (
     Standing,
 )
 from monarq.store import validation
+from monarq.store.contract.watching import MOST_FLOWS, MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
 from monarq.store.sqlite import dead_letters, flows, item_calls, items, logs, paging, standings
 from monarq.store.sqlite.calls import Calls
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
-from monarq.store.watching import MOST_FLOWS, MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
 
 _ERRORS = """
 select q.name, d.group_name, d.error, count(*), min(d.failed_at), max(d.failed_at), max(d.id)

@@ -1,0 +1,85 @@
+"""What every store promises.
+
+The calls of the hot path take many requests and answer each in its place: an answer, or the
+error that belongs to this request alone. A call that fails as a whole raises
+`StoreUnavailableError`: all of it took effect or nothing did, and where the connection was lost
+on the way nobody knows which, so whoever repeats a push gives it a mark, or transaction ids.
+Once a call has answered, its effect is durable. Requests of one call that are about the same
+thing (a partition in a push, a partition and group or an item in an ack, a queue, group and
+partition in a pop) are carried out in their order, others in any.
+
+All calls validate what they are given before they touch the store. The rules that they
+keep are written down in `docs/model.md`; `tests/store` holds every store to them.
+"""
+
+from __future__ import annotations
+
+import abc
+from types import TracebackType
+from typing import ClassVar, Self
+
+from monarq.model import LifecycleReport
+from monarq.store.contract.dead_letters import KeepingDeadLetters
+from monarq.store.contract.delivering import Delivering, Outcome
+from monarq.store.contract.exporting import Exporting
+from monarq.store.contract.figures import Figures
+from monarq.store.contract.groups import KeepingGroups
+from monarq.store.contract.inspecting import Inspecting
+from monarq.store.contract.queues import KeepingQueues
+from monarq.store.contract.records import KeepingRecords
+from monarq.store.contract.watching import Watching
+
+__all__ = ["Outcome", "Store"]
+
+
+class Store(
+    Delivering,
+    KeepingQueues,
+    KeepingGroups,
+    KeepingDeadLetters,
+    Inspecting,
+    Figures,
+    KeepingRecords,
+    Exporting,
+    Watching,
+):
+    """See the module. Made by `open_store`; use it with `async with`, or `close` it."""
+
+    concurrent: ClassVar[bool] = True
+    """Whether calls made at the same time are carried out at the same time, or in turn."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Give back all resources. Calls under way are finished first; twice is harmless."""
+
+    @abc.abstractmethod
+    async def ping(self) -> None:
+        """Return if the store can serve, raise `StoreUnavailableError` otherwise."""
+
+    @abc.abstractmethod
+    async def changed(self) -> bool:
+        """Whether anybody may have written since this was last asked, or since it was opened.
+
+        False: no other process has, and what a pop would find is as it was, but for what time
+        does. True may be because of one's own writes, or of others that concern nobody here.
+        Costs a look at one number, never a table.
+        """
+
+    @abc.abstractmethod
+    async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
+        """One step: expire leases, promote scheduled items, bury the dead, evict, retain,
+        remove empty partitions, roll up metrics; at most about `limit` rows of each.
+
+        Safe to run from many processes at once: what one works on, the others pass over.
+        """

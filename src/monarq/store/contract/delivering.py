@@ -1,0 +1,82 @@
+"""The hot path: calls that take many requests and answer each in its place."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import TypeAlias, TypeVar
+
+from monarq.errors import MonarqError
+from monarq.model import (
+    POP_MAX_BYTES,
+    Ack,
+    Acked,
+    Pop,
+    Popped,
+    Push,
+    Pushed,
+    Renew,
+    Renewed,
+    Transaction,
+    TransactionDone,
+)
+
+T = TypeVar("T")
+Outcome: TypeAlias = T | MonarqError
+
+
+class Delivering(abc.ABC):
+    @abc.abstractmethod
+    async def push(
+        self, requests: Sequence[Push], *, mark: str | None = None
+    ) -> list[Outcome[list[Pushed]]]:
+        """Store each request's items, all or none of them; one `Pushed` an item, in order.
+
+        A queue that does not exist is made, as an ordered one. Within a partition commit
+        order is seq order, without a hole. A transaction id that the partition already has
+        is not stored again: `duplicate`, with the seq of the first.
+
+        `mark` makes a call safe to repeat when nobody knows what became of it: text of up to 64
+        printable ASCII characters, another one for every call that is not such a repeat. If
+        anything of a call was stored, its mark is, in the same transaction, for a day. A call
+        whose mark is there stores nothing and raises `AlreadyPushedError`, whatever it holds;
+        the error says which requests of the first were refused. Of calls with one mark at the
+        same time, one is stored.
+
+        Errors: `InvalidRequestError`, `QueueFullError`, `EncryptionKeyError`.
+        """
+
+    @abc.abstractmethod
+    async def pop(
+        self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> list[Outcome[Popped]]:
+        """Lease what is available to each request; no messages where there is nothing.
+
+        Ordered: up to `partitions` partitions that were available longest, up to `batch`
+        messages in all, under one lease id. Work: up to `batch` items by effective priority;
+        requests of one call for the same queue share what is there, dealt one at a time.
+        Each request gets at most `max_bytes` of payloads as they are stored, or one message that
+        is larger: what would pass it stays for the next pop.
+
+        Errors: `InvalidRequestError`, `EncryptionKeyError` (then nothing stays leased).
+        """
+
+    @abc.abstractmethod
+    async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
+        """Answer messages or items under a live lease.
+
+        Errors, each leaving things as they were: the `LeaseError`s, `NotFoundError`,
+        `InvalidRequestError`.
+        """
+
+    @abc.abstractmethod
+    async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
+        """Move the deadline of live leases to `seconds` from now, never nearer than it was."""
+
+    @abc.abstractmethod
+    async def transaction(self, requests: Sequence[Transaction]) -> list[Outcome[TransactionDone]]:
+        """Carry out each transaction's pushes and acks, all or none of them.
+
+        Every lease in `required_leases` must be live. A failure is a
+        `TransactionFailedError` that names the operation and holds its error.
+        """

@@ -1,0 +1,43 @@
+"""Figures that the API shows, each in one call whatever the backlog."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from monarq.model import MetricPoint, Page, PartitionStats, QueueStats
+
+
+class Figures(abc.ABC):
+    @abc.abstractmethod
+    async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
+        """As `queue_stats`, of these queues in one call; those that do not exist are left out.
+        At most 1000."""
+
+    @abc.abstractmethod
+    async def list_partitions(
+        self, queue: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[PartitionStats]:
+        """The queue's partitions, by partition id."""
+
+    @abc.abstractmethod
+    async def get_partition(self, partition_id: int) -> PartitionStats:
+        """The partition, or `NotFoundError`."""
+
+    @abc.abstractmethod
+    async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
+        """For each (partition id, seq) of ordered queues, its state in every group as in
+        `StoredMessage.groups`; at most 1000 of them."""
+
+    @abc.abstractmethod
+    async def metrics_before(
+        self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+    ) -> Page[MetricPoint]:
+        """The last point before a time of each queue that has one, by queue id: what the first
+        points from then on are differences to."""
+
+    @abc.abstractmethod
+    async def health_figures(self) -> dict[str, Any]:
+        """How the database itself fares, by names that differ between stores; always `store`,
+        its kind, and `databaseBytes`. Reads statistics, never a queue's tables."""

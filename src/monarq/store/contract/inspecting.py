@@ -1,0 +1,111 @@
+"""Messages, items and logs, looked at and changed one by one."""
+
+from __future__ import annotations
+
+import abc
+
+from monarq.model import Attempt, Delivery, Item, ItemState, MetricPoint, Page, StoredMessage, Trace
+
+
+class Inspecting(abc.ABC):
+    @abc.abstractmethod
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        created_from: int | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[StoredMessage]:
+        """By partition id and seq."""
+
+    @abc.abstractmethod
+    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
+        """The message, with its state in each group, or `NotFoundError`."""
+
+    @abc.abstractmethod
+    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
+        """Remove its payload and keep it from every group. Its seq and its transaction id
+        stay taken. Of a work queue: remove the item. `ConflictError` if it is leased."""
+
+    @abc.abstractmethod
+    async def list_items(
+        self,
+        queue: str,
+        *,
+        state: ItemState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Item]:
+        """By seq, that is in the order in which they were pushed."""
+
+    @abc.abstractmethod
+    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
+        """Ready items in the order in which they will be leased."""
+
+    @abc.abstractmethod
+    async def get_item(self, item_id: str) -> Item:
+        """By its id, or `NotFoundError`."""
+
+    @abc.abstractmethod
+    async def find_item(self, queue: str, transaction_id: str) -> Item:
+        """By the transaction id it was pushed with, or `NotFoundError`."""
+
+    @abc.abstractmethod
+    async def item_attempts(self, item_id: str) -> list[Attempt]:
+        """Its finished attempts, oldest first."""
+
+    @abc.abstractmethod
+    async def cancel_item(self, item_id: str) -> Item:
+        """Take it out of the queue; a lease on it ends. `ConflictError` if it is finished."""
+
+    @abc.abstractmethod
+    async def retry_item(self, item_id: str) -> Item:
+        """Make it ready at the tail with its attempts forgotten. `ConflictError` if leased."""
+
+    @abc.abstractmethod
+    async def list_deliveries(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Delivery]:
+        """The delivery log of ordered queues, by id."""
+
+    @abc.abstractmethod
+    async def list_attempts(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Attempt]:
+        """The finished attempts of work queues, by the order in which they ended."""
+
+    @abc.abstractmethod
+    async def add_trace(self, trace: Trace) -> Trace:
+        """Note something about a message; it need not exist any more."""
+
+    @abc.abstractmethod
+    async def list_traces(
+        self,
+        *,
+        partition_id: int | None = None,
+        transaction_id: str | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Trace]:
+        """Of one message, or under one name; oldest first."""
+
+    @abc.abstractmethod
+    async def list_trace_names(
+        self, *, limit: int = 100, after: str | None = None
+    ) -> Page[str]: ...
+
+    @abc.abstractmethod
+    async def metrics(
+        self,
+        *,
+        queue: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = 1000,
+        after: str | None = None,
+    ) -> Page[MetricPoint]:
+        """The counters' history, one point a queue and minute in which something changed."""

@@ -1,0 +1,67 @@
+"""Queues: to make, change, look at and remove them."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+from monarq.model import Page, Queue, QueueKind, QueueStats
+
+
+class KeepingQueues(abc.ABC):
+    @abc.abstractmethod
+    async def configure(
+        self,
+        name: str,
+        *,
+        kind: QueueKind | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Queue:
+        """Make the queue, or change what is named; what is not keeps its value.
+
+        `options` by their Python or their camelCase names. Errors: `InvalidRequestError`
+        (unknown option, out of range, dead-queue rules), `ConflictError` (exists as another
+        kind), `EncryptionKeyError` (encryption without a key).
+        """
+
+    @abc.abstractmethod
+    async def get_queue(self, name: str) -> Queue:
+        """The queue, or `NotFoundError`."""
+
+    @abc.abstractmethod
+    async def list_queues(
+        self,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Queue]:
+        """By name."""
+
+    @abc.abstractmethod
+    async def delete_queue(self, name: str) -> bool:
+        """Remove the queue with all that belongs to it, its dead letters too.
+
+        Whether there was one. `ConflictError` if it is another queue's dead queue.
+        """
+
+    @abc.abstractmethod
+    async def clear_queue(self, name: str) -> int:
+        """Remove what is stored (messages, items), not the queue or its dead letters.
+
+        Leases end; groups stay, at the end. Answers how many messages or items went.
+        """
+
+    @abc.abstractmethod
+    async def set_paused(self, name: str, paused: bool) -> Queue:
+        """A paused queue takes pushes and acks; its pops find nothing."""
+
+    @abc.abstractmethod
+    async def queue_stats(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[QueueStats]:
+        """Counters of one queue, or of all by name. Costs the same at any backlog."""

@@ -1,0 +1,51 @@
+"""What is kept beside the queues: output of attempts, records, settings."""
+
+from __future__ import annotations
+
+import abc
+
+from monarq.model import OutputPart, Page, Record
+
+
+class KeepingRecords(abc.ABC):
+    @abc.abstractmethod
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        """Note what a running attempt of an item printed; answers how many bytes that makes.
+
+        For those who watch it run: what is to stay belongs in the ack's `result`. Refused past
+        `MAX_OUTPUT_BYTES`; removed after 7 days.
+        """
+
+    @abc.abstractmethod
+    async def read_output(
+        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
+    ) -> OutputPart:
+        """From that byte on; nothing, if there is nothing (yet)."""
+
+    @abc.abstractmethod
+    async def put_record(
+        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+    ) -> Record:
+        """Make or replace it. With `keep_seconds` it is gone that long after."""
+
+    @abc.abstractmethod
+    async def get_record(self, kind: str, key: str) -> Record:
+        """The record, or `NotFoundError`."""
+
+    @abc.abstractmethod
+    async def list_records(
+        self, kind: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Record]:
+        """By key."""
+
+    @abc.abstractmethod
+    async def delete_record(self, kind: str, key: str) -> bool:
+        """Whether there was one."""
+
+    @abc.abstractmethod
+    async def get_settings(self) -> dict[str, str]:
+        """Settings that all processes on this store share."""
+
+    @abc.abstractmethod
+    async def set_setting(self, key: str, value: str | None) -> None:
+        """Set, or with None remove."""
