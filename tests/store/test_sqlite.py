@@ -1,11 +1,12 @@
 """What only the SQLite store has: a file, its disk, and other processes that open it."""
 
 import asyncio
+import contextlib
 import multiprocessing
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,73 @@ async def test_a_file_that_others_keep_locked_is_an_error_that_passes(
     other.execute("rollback")
     other.close()
     assert (await push(store, "q")).seq == 2
+
+
+def files_of(path: Path) -> list[Path]:
+    return [Path(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
+
+
+def move(path: Path, to: Path) -> None:
+    for here, there in zip(files_of(path), files_of(to), strict=True):
+        assert not there.exists()
+        here.rename(there)
+
+
+def delete(path: Path) -> None:
+    for file in files_of(path):
+        file.unlink(missing_ok=True)
+
+
+def replace_by_a_backup(path: Path) -> None:
+    with (
+        contextlib.closing(sqlite3.connect(path)) as db,
+        contextlib.closing(sqlite3.connect(f"{path}.backup")) as backup,
+    ):
+        db.backup(backup)
+    Path(f"{path}.backup").replace(path)
+
+
+async def test_a_file_that_is_moved_away_takes_nothing_until_it_is_back(
+    store: SqliteStore, path: Path
+) -> None:
+    """SQLite itself would go on writing to it, and whoever starts next would find nothing."""
+    await push(store, "q")
+    away = path.with_name("away.db")
+    move(path, away)
+    for call in (push(store, "q"), pop(store, "q"), store.ping(), store.log_end("deliveries")):
+        with pytest.raises(StoreUnavailableError, match="moved"):
+            await call
+    move(away, path)
+    await store.ping()
+    assert (await push(store, "q")).seq == 2
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [delete, replace_by_a_backup, lambda path: files_of(path)[1].unlink()],
+    ids=["deleted", "replaced", "without its log"],
+)
+async def test_nothing_is_answered_that_goes_to_a_file_which_nobody_can_find(
+    path: Path, lose: Callable[[Path], None]
+) -> None:
+    async with await open_file(path) as store:
+        await push(store, "q")
+        lose(path)
+        with pytest.raises(StoreUnavailableError, match="deleted or replaced"):
+            await push(store, "q")
+        delete(path)
+    async with await open_file(path) as store:
+        assert (await push(store, "q")).seq == 1
+
+
+async def test_a_directory_that_is_left_does_not_part_a_store_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with await open_file("store.db") as store:
+        monkeypatch.chdir("/")
+        await push(store, "q")
+        assert [m.seq for m in await drain(store, "q")] == [1]
 
 
 def test_a_lock_is_waited_for_some_seconds() -> None:

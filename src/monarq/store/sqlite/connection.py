@@ -46,6 +46,8 @@ class Connection:
         self.path = path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="monarq-sqlite")
         self._closed = False
+        self._files = [Path(f"{path}{ending}").absolute() for ending in ("", "-wal")]
+        self._identities: list[tuple[int, int] | None] = []
         self._seen_version = 0
         self._seen_stamp: list[tuple[int, int, int]] = []
         self.db: sqlite3.Connection
@@ -83,7 +85,7 @@ class Connection:
         if self.path == ":memory:":
             return False
         stamp, newest = [], 0
-        for path in (Path(self.path), Path(f"{self.path}-wal")):
+        for path in self._files:
             try:
                 found = path.stat()
             except FileNotFoundError:
@@ -119,6 +121,12 @@ class Connection:
 
     def guarded(self, work: Callable[[], T]) -> T:
         """Run on this thread. Errors of the file become `StoreUnavailableError`."""
+        if self._identities and self._identify() != self._identities:
+            # SQLite would go on with the files that nobody can find any more.
+            raise StoreUnavailableError(
+                f"the store {self.path} is not available: its files were moved, deleted or "
+                "replaced while it was open. Put them back, or restart Monarq with other ones"
+            )
         try:
             return work()
         except sqlite3.Error as error:
@@ -158,6 +166,20 @@ class Connection:
         except BaseException:
             self.db.close()
             raise
+        if self.path != ":memory:":
+            self._identities = self._identify()
+
+    def _identify(self) -> list[tuple[int, int] | None]:
+        """Which files are there by the names of ours."""
+        found: list[tuple[int, int] | None] = []
+        for path in self._files:
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_dev, status.st_ino))
+        return found
 
     def _make_directory(self) -> None:
         try:
