@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from monarq.crypto import Cipher
 from monarq.model import (
     DeadLetterError,
     DeadLetterFilter,
@@ -20,8 +19,7 @@ from monarq.model import (
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
 from monarq.store.paging import place, token
 from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings
-from monarq.store.postgres.catalog import Catalog
-from monarq.store.postgres.database import Database
+from monarq.store.postgres.calls import Calls
 from monarq.store.validation import check_int, check_limit, check_name
 
 _ERRORS = f"""
@@ -56,11 +54,7 @@ _FIND = """
 """
 
 
-class WatchingCalls(Watching):
-    _database: Database
-    _catalog: Catalog
-    _cipher: Cipher | None
-
+class WatchingCalls(Calls, Watching):
     async def queue_flows(
         self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
     ) -> Page[QueueFlow]:

@@ -1,0 +1,176 @@
+"""The contract's calls that look at what is stored, mend it and keep it tidy."""
+
+from __future__ import annotations
+
+from monarq.model import (
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    Delivery,
+    Item,
+    ItemState,
+    MetricPoint,
+    OutputPart,
+    Page,
+    Record,
+    StoredMessage,
+    Trace,
+)
+from monarq.store.contract.dead_letters import KeepingDeadLetters
+from monarq.store.contract.inspecting import Inspecting
+from monarq.store.contract.records import KeepingRecords
+from monarq.store.postgres import dead_letters, inspection, items, logs, records
+from monarq.store.postgres.calls import Calls
+
+
+class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
+    # --- dead letters --------------------------------------------------------------------
+
+    async def list_dead_letters(
+        self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
+    ) -> Page[DeadLetter]:
+        return await dead_letters.list_dead_letters(
+            self._database, self._cipher, which, limit, after
+        )
+
+    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
+        return await dead_letters.count_dead_letters(self._database, which)
+
+    async def redrive(
+        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
+    ) -> int:
+        return await dead_letters.redrive(self._database, self._cipher, which, to, limit)
+
+    async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
+        return await dead_letters.purge_dead_letters(self._database, which)
+
+    # --- messages, items, logs -----------------------------------------------------------
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        created_from: int | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[StoredMessage]:
+        return await inspection.list_messages(
+            self._database,
+            self._cipher,
+            queue,
+            partition=partition,
+            first_seq=first_seq,
+            created_from=created_from,
+            limit=limit,
+            after=after,
+        )
+
+    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
+        return await inspection.get_message(
+            self._database, self._catalog, self._cipher, partition_id, transaction_id
+        )
+
+    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
+        await inspection.delete_message(self._database, self._catalog, partition_id, transaction_id)
+
+    async def list_items(
+        self,
+        queue: str,
+        *,
+        state: ItemState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Item]:
+        return await items.list_items(self._database, self._cipher, queue, state, limit, after)
+
+    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
+        return await items.next_items(self._database, self._cipher, queue, limit)
+
+    async def get_item(self, item_id: str) -> Item:
+        return await items.get_item(self._database, self._cipher, item_id)
+
+    async def find_item(self, queue: str, transaction_id: str) -> Item:
+        return await items.find_item(self._database, self._cipher, queue, transaction_id)
+
+    async def item_attempts(self, item_id: str) -> list[Attempt]:
+        return await items.item_attempts(self._database, item_id)
+
+    async def cancel_item(self, item_id: str) -> Item:
+        return await items.cancel_item(self._database, self._cipher, item_id)
+
+    async def retry_item(self, item_id: str) -> Item:
+        return await items.retry_item(self._database, self._cipher, item_id)
+
+    async def list_deliveries(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Delivery]:
+        return await logs.list_deliveries(self._database, queue, limit, after)
+
+    async def list_attempts(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Attempt]:
+        return await items.list_attempts(self._database, queue, limit, after)
+
+    async def add_trace(self, trace: Trace) -> Trace:
+        return await logs.add_trace(self._database, trace)
+
+    async def list_traces(
+        self,
+        *,
+        partition_id: int | None = None,
+        transaction_id: str | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Trace]:
+        return await logs.list_traces(
+            self._database, partition_id, transaction_id, name, limit, after
+        )
+
+    async def list_trace_names(self, *, limit: int = 100, after: str | None = None) -> Page[str]:
+        return await logs.list_trace_names(self._database, limit, after)
+
+    async def metrics(
+        self,
+        *,
+        queue: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = 1000,
+        after: str | None = None,
+    ) -> Page[MetricPoint]:
+        return await logs.metrics(self._database, queue, since, until, limit, after)
+
+    # --- output of attempts, records -----------------------------------------------------
+
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        return await records.append_output(self._database, item_id, attempt, data)
+
+    async def read_output(
+        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
+    ) -> OutputPart:
+        return await records.read_output(self._database, item_id, attempt, start, max_bytes)
+
+    async def put_record(
+        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+    ) -> Record:
+        return await records.put_record(self._database, kind, key, value, keep_seconds)
+
+    async def get_record(self, kind: str, key: str) -> Record:
+        return await records.get_record(self._database, kind, key)
+
+    async def list_records(
+        self, kind: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Record]:
+        return await records.list_records(self._database, kind, limit, after)
+
+    async def delete_record(self, kind: str, key: str) -> bool:
+        return await records.delete_record(self._database, kind, key)
+
+    async def get_settings(self) -> dict[str, str]:
+        return await logs.get_settings(self._database)
+
+    async def set_setting(self, key: str, value: str | None) -> None:
+        await logs.set_setting(self._database, key, value)

@@ -1,0 +1,99 @@
+"""The contract's calls about queues and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from monarq.model import Cursor, Group, Page, Queue, QueueKind, QueueStats, Seek, StartFrom
+from monarq.store.contract.groups import KeepingGroups
+from monarq.store.contract.queues import KeepingQueues
+from monarq.store.postgres import groups, queues
+from monarq.store.postgres.calls import Calls
+
+
+class QueueCalls(Calls, KeepingQueues, KeepingGroups):
+    # --- queues --------------------------------------------------------------------------
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        kind: QueueKind | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Queue:
+        return await queues.configure(
+            self._database,
+            self._catalog,
+            name,
+            kind=kind,
+            namespace=namespace,
+            task=task,
+            options=options,
+            has_key=self._cipher is not None,
+        )
+
+    async def get_queue(self, name: str) -> Queue:
+        return await queues.get_queue(self._database, name)
+
+    async def list_queues(
+        self,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Queue]:
+        return await queues.list_queues(self._database, namespace, task, limit, after)
+
+    async def delete_queue(self, name: str) -> bool:
+        return await queues.delete_queue(self._database, self._catalog, name)
+
+    async def clear_queue(self, name: str) -> int:
+        return await queues.clear_queue(self._database, name)
+
+    async def set_paused(self, name: str, paused: bool) -> Queue:
+        return await queues.set_paused(self._database, self._catalog, name, paused)
+
+    async def queue_stats(
+        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[QueueStats]:
+        return await queues.queue_stats(self._database, queue, limit, after)
+
+    # --- groups --------------------------------------------------------------------------
+
+    async def list_groups(
+        self,
+        *,
+        queue: str | None = None,
+        group: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Group]:
+        return await groups.list_groups(self._database, queue, group, limit, after)
+
+    async def list_cursors(
+        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[Cursor]:
+        return await groups.list_cursors(self._database, self._catalog, queue, group, limit, after)
+
+    async def subscribe(
+        self,
+        group: str,
+        start: StartFrom | int,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+    ) -> int:
+        return await groups.subscribe(self._database, group, start, queue, namespace, task)
+
+    async def seek(self, request: Seek) -> int:
+        return await groups.seek(self._database, self._catalog, request)
+
+    async def delete_group(
+        self, group: str, *, queue: str | None = None, forget_start: bool = True
+    ) -> int:
+        return await groups.delete_group(self._database, self._catalog, group, queue, forget_start)
