@@ -25,7 +25,7 @@ import uvloop
 
 from bench.harness import machine, rate, table, take_turns, times, write_json
 from monarq.loadgen import closed_loop, compose_request, connect
-from monarq.server.exchange import Handled, Pending, Response
+from monarq.server.exchange import Handled, Pending, RequestHead, Response
 from monarq.server.http import Connection, Endpoint
 
 PACKAGES = ("monarq", "httptools", "uvloop")
@@ -46,10 +46,8 @@ class Echo:
         self._response = Response(201, answer)
         self._loop = asyncio.get_running_loop()
 
-    def handle(
-        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
-    ) -> Handled:
-        if target != "/pending":
+    def handle(self, head: RequestHead, body: bytes) -> Handled:
+        if head.target != "/pending":
             return self._response
         future: asyncio.Future[Response] = self._loop.create_future()
         self._loop.call_soon(future.set_result, self._response)

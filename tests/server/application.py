@@ -12,8 +12,9 @@ import pytest
 from monarq.broker.broker import Broker
 from monarq.clock import ManualClock
 from monarq.config import Settings
+from monarq.server.answers import error_answer
 from monarq.server.app import Application
-from monarq.server.exchange import Handled, Pending, Principal, Response, Role
+from monarq.server.exchange import Handled, Pending, Principal, RequestHead, Response, Role
 from monarq.server.routes import ROUTES
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -56,6 +57,7 @@ class Api:
         self.clock = clock
         self.principal = Principal(None, Role.ADMIN)
         self.observed: list[tuple[Route | None, int]] = []
+        self._heads: dict[Any, RequestHead] = {}
         self.app = Application(
             service,
             ROUTES,
@@ -71,7 +73,10 @@ class Api:
         self, method: str, target: str, body: Any = None, headers: Mapping[str, str] = JSON_TYPE
     ) -> Handled:
         sent = body if isinstance(body, bytes) else b"" if body is None else dumps(body)
-        return self.app.handle(method, target, dict(headers), sent, "127.0.0.1:1")
+        key = (method, target, tuple(headers.items()))
+        # As the protocol does: the same head is the same object.
+        head = self._heads.setdefault(key, RequestHead(method, target, dict(headers)))
+        return self.app.handle(head, sent)
 
     async def request(
         self, method: str, target: str, body: Any = None, headers: Mapping[str, str] = JSON_TYPE
@@ -135,16 +140,13 @@ async def answered(handled: Handled) -> Answered:
     if asyncio.iscoroutine(handled):
         handled = await handled
     if isinstance(handled, Pending):
-        assert handled.failed is not None
+        told = handled.told
+        assert told is not None
         try:
-            result = await handled.future
+            handled = handled.finish(await handled.future)
         except Exception as error:  # noqa: BLE001 - as the protocol does
-            handled = handled.failed(error)
-        else:
-            try:
-                handled = handled.finish(result)
-            except Exception as error:  # noqa: BLE001 - as the protocol does
-                handled = handled.failed(error)
+            handled = error_answer(error)
+        told(handled)
     assert isinstance(handled, Response)
     headers = {name.decode(): value.decode() for name, value in handled.headers}
     assert handled.status != 204 or not handled.body

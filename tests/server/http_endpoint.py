@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from monarq.server.exchange import Handled, Response
+from monarq.server.exchange import Handled, RequestHead, Response
 from monarq.server.http import Connection, Endpoint, Limits
 
 T = TypeVar("T")
@@ -27,10 +27,8 @@ class Echo:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
 
-    def handle(
-        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
-    ) -> Handled:
-        self.requests.append((method, target, headers, body))
+    def handle(self, head: RequestHead, body: bytes) -> Handled:
+        self.requests.append((head.method, head.target, head.headers, body))
         return Response(200, body)
 
 
@@ -40,10 +38,8 @@ class Served:
     def __init__(self, function: Callable[[str, str, bytes], Handled]) -> None:
         self._function = function
 
-    def handle(
-        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
-    ) -> Handled:
-        return self._function(method, target, body)
+    def handle(self, head: RequestHead, body: bytes) -> Handled:
+        return self._function(head.method, head.target, body)
 
 
 class HttpThread:

@@ -17,6 +17,7 @@ from monarq.server.exchange import (
     Pending,
     Principal,
     Request,
+    RequestHead,
     Response,
     Role,
     StreamingResponse,
@@ -61,7 +62,7 @@ async def call(
     body: bytes = b"",
     headers: dict[str, str] | None = None,
 ) -> Answered:
-    return await answered(app.handle(method, target, headers or {}, body, "peer"))
+    return await answered(app.handle(RequestHead(method, target, headers or {}), body))
 
 
 # --- routing ---------------------------------------------------------------------------
@@ -281,6 +282,39 @@ async def test_who_may_not_call_learns_nothing_of_the_request(memory_api: Api) -
         assert (await call(app, "POST", "/api/v1/push?x=1", body)).status == 401
 
 
+async def test_a_head_that_was_good_once_is_good_for_nobody_else(memory_api: Api) -> None:
+    who: list[Principal] = []
+
+    def authenticate(headers: dict[str, str]) -> Principal:
+        if not who:
+            raise UnauthorizedError("who are you?")
+        return who[0]
+
+    app = app_of(memory_api.service, *ROUTES, authenticate=authenticate)
+    head = RequestHead("POST", "/api/v1/push", {"content-type": "text/plain"})
+
+    async def status(body: bytes, *principals: Principal) -> int:
+        who[:] = principals
+        return (await answered(app.handle(head, body))).status
+
+    writer = Principal("writer", Role.WRITE)
+    for _ in range(2):
+        assert await status(b"", writer) == 400, "there are no items"
+        assert await status(b'{"items":[]}', writer) == 415
+        assert await status(b"") == 401
+        assert await status(b"", Principal("reader", Role.READ)) == 403
+        assert await status(b"", Principal("browser", Role.ADMIN, csrf_token="t")) == 403
+
+
+async def test_a_head_that_was_refused_is_refused_again(memory_api: Api) -> None:
+    app = app_of(memory_api.service, *ROUTES)
+    foreign = RequestHead("POST", "/api/v1/push", {"origin": "http://elsewhere"})
+    malformed = RequestHead("GET", "/api/v1/pop/queue/q?batch=many", {})
+    for _ in range(2):
+        assert (await answered(app.handle(foreign, b'{"items":[]}'))).code == "foreign_origin"
+        assert (await answered(app.handle(malformed, b""))).status == 400
+
+
 async def test_reading_is_not_enough_to_push_pop_or_ack(memory_api: Api) -> None:
     memory_api.principal = Principal("reader", Role.READ)
     assert (await memory_api.post("/api/v1/push", {"items": []})).status == 403
@@ -294,7 +328,7 @@ async def test_a_pop_of_a_caller_checked_later_can_still_be_given_back(memory_ap
 
     app = app_of(memory_api.service, *ROUTES, authenticate=lambda headers: checked())
     await memory_api.push_payloads("q", 1)
-    handled = app.handle("GET", "/api/v1/pop/queue/q", {}, b"", "peer")
+    handled = app.handle(RequestHead("GET", "/api/v1/pop/queue/q", {}), b"")
     assert asyncio.iscoroutine(handled)
     pending = await handled
     assert isinstance(pending, Pending)
@@ -422,7 +456,7 @@ async def test_every_answer_is_told_of_once_with_its_route_status_and_time(
     await call(app, "GET", "/api/v1/pop/queue/q")
     await call(app, "GET", "/none-such")
     await call(app, "POST", "/api/v1/configure", b'{"queue":"q"}')
-    streamed = app.handle("GET", "/stream", {}, b"", "peer")
+    streamed = app.handle(RequestHead("GET", "/stream", {}), b"")
     assert asyncio.iscoroutine(streamed)
     assert isinstance(await streamed, StreamingResponse)
     pop = "/api/v1/pop/queue/{queue}"

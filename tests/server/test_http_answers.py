@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from monarq.errors import OverloadedError
-from monarq.server.answers import error_answer
-from monarq.server.exchange import Handled, Pending, Response, StreamingResponse
+from monarq.server.exchange import Handled, Pending, RequestHead, Response, StreamingResponse
 from tests.server.http_endpoint import Client, Served, serve
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -24,9 +23,7 @@ class Parked:
         self.undelivered: list[bytes] = []
         self.finished: list[bytes] = []
 
-    def handle(
-        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
-    ) -> Handled:
+    def handle(self, head: RequestHead, body: bytes) -> Handled:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.futures.append(future)
         return Pending(future, self._finish, self.undelivered.append)
@@ -112,11 +109,11 @@ def test_an_answer_that_was_read_whole_is_not_told_undelivered() -> None:
         assert not parked.undelivered
 
 
-def test_a_pending_answer_that_fails_is_answered_as_the_application_says() -> None:
+def test_a_pending_answer_that_fails_is_answered_with_its_error() -> None:
     def handle(method: str, target: str, body: bytes) -> Handled:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         future.set_exception(OverloadedError("too much"))
-        return Pending(future, lambda result: Response(200, result), failed=error_answer)
+        return Pending(future, lambda result: Response(200, result))
 
     with serve(Served(handle)) as server, server.connect() as client:
         client.send(GET)
@@ -160,7 +157,7 @@ def test_a_coroutine_may_end_with_a_pending_answer() -> None:
 
     async def later() -> Any:
         await asyncio.sleep(0)
-        return parked.handle("GET", "/", {}, b"", "")
+        return parked.handle(RequestHead("GET", "/", {}), b"")
 
     with serve(Served(lambda *_: later())) as server, server.connect() as client:
         client.send(GET)

@@ -18,7 +18,7 @@ from monarq.clock import SECOND, ManualClock
 from monarq.config import Settings
 from monarq.server.app import Application
 from monarq.server.auth import Authenticator
-from monarq.server.exchange import StreamingResponse
+from monarq.server.exchange import RequestHead, StreamingResponse
 from monarq.server.routes import ROUTES
 from monarq.server.sessions import COOKIE, SETTING, Sessions
 from tests.server.application import BOUND, JSON_TYPE, Answered, Api, answered, dumps, running_api
@@ -48,9 +48,8 @@ class Browser:
             sent["cookie"] = f"other=1; {COOKIE}={self.cookie}"
         if csrf and self.csrf is not None:
             sent["x-csrf-token"] = self.csrf
-        answer = await answered(
-            self.app.handle(method, target, sent, b"" if body is None else dumps(body), "peer")
-        )
+        head = RequestHead(method, target, sent)
+        answer = await answered(self.app.handle(head, b"" if body is None else dumps(body)))
         if "Set-Cookie" in answer.headers:
             self.attributes = answer.headers["Set-Cookie"]
             jar = SimpleCookie(self.attributes)
@@ -230,7 +229,9 @@ async def test_a_stream_of_events_ends_with_the_token(
         if by_cookie:
             await browser.sign_in(browser.token(seconds=600))
             headers = {"cookie": f"{COOKIE}={browser.cookie}"}
-        opened = browser.app.handle("GET", "/api/v1/events?topics=workers", headers, b"", "peer")
+        opened = browser.app.handle(
+            RequestHead("GET", "/api/v1/events?topics=workers", headers), b""
+        )
         answer = opened if isinstance(opened, StreamingResponse) else await opened  # type: ignore[misc]
         async with contextlib.aclosing(answer.chunks) as chunks:
             while b"event: tick" not in await anext(chunks):
@@ -333,7 +334,7 @@ async def test_where_nobody_is_asked_only_this_machine_s_own_names_are_answered(
                 answer = await browser.call(method, target, ONE, **sent)
                 assert (answer.status, answer.code) == (403, "foreign_host"), host
     # HTTP/1.0 knows no such header.
-    answer = await answered(browser.app.handle("GET", "/health", {}, b"", "peer"))
+    answer = await answered(browser.app.handle(RequestHead("GET", "/health", {}), b""))
     assert answer.status == 200
     browser.app = unguarded(memory_api, insecure=True)
     assert (await browser.call("POST", PUSH, ONE, host="evil.example")).status == 201

@@ -20,13 +20,14 @@ from typing import Any
 
 from monarq.errors import ForbiddenError
 from monarq.server.answers import HttpError, error_answer
-from monarq.server.decoding import body_decoder, check_content_type, query_decoder
+from monarq.server.decoding import body_decoder, is_json, not_json, query_decoder
 from monarq.server.exchange import (
     Answer,
     Handled,
     Pending,
     Principal,
     Request,
+    RequestHead,
     Response,
     Role,
     StreamingResponse,
@@ -84,42 +85,42 @@ class _Target:
         self.is_read = False
 
 
+class _Meaning:
+    """What a head asks for. Kept with it once all that depends on nothing else was found good."""
+
+    __slots__ = ("is_json", "plan", "target")
+
+    def __init__(self, target: _Target, headers: dict[str, str]) -> None:
+        self.target = target
+        self.plan = target.plan
+        self.is_json = is_json(headers)
+
+
 class _Call:
     """One request under way: makes its answer, and tells the observer of it."""
 
-    __slots__ = ("_finish", "_headers", "_observe", "_route", "_started")
+    __slots__ = ("_headers", "_observe", "_started", "route")
 
     def __init__(self, observe: Observe | None, headers: dict[str, str]) -> None:
         self._observe = observe
         self._headers = headers
-        self._route: Route | None = None
         self._started = perf_counter()
-        self._finish: Callable[[Any], Response] | None = None
-
-    def found(self, route: Route) -> None:
-        self._route = route
+        self.route: Route | None = None
 
     def settle(self, handled: Handled) -> Handled:
         """What the protocol gets for what the handler returned."""
         if isinstance(handled, Pending):
-            self._finish = handled.finish
-            handled.finish = self.finish
-            handled.failed = self.failed
+            handled.told = self.told
             return handled
         if asyncio.iscoroutine(handled):
             return self.run(handled)
         assert isinstance(handled, Response | StreamingResponse)
-        return self._told(handled)
-
-    def finish(self, result: Any) -> Response:
-        assert self._finish is not None
-        response = self._finish(result)
-        self._told(response)
-        return response
+        self.told(handled)
+        return handled
 
     def failed(self, error: BaseException) -> Response:
         response = error_answer(error)
-        self._told(response)
+        self.told(response)
         return response
 
     async def run(
@@ -133,11 +134,10 @@ class _Call:
         assert not asyncio.iscoroutine(settled)
         return settled
 
-    def _told(self, answer: Answer) -> Answer:
+    def told(self, answer: Answer) -> None:
         if self._observe is not None:
             seconds = perf_counter() - self._started
-            self._observe(self._route, self._headers, answer.status, seconds)
-        return answer
+            self._observe(self.route, self._headers, answer.status, seconds)
 
 
 class Application:
@@ -162,33 +162,27 @@ class Application:
         self._hosts: set[str | None] = set()
         """Good ones, kept as the targets are."""
 
-    def handle(
-        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
-    ) -> Handled:
-        """Answer a request. `target` is as in the request line, `headers` by lower-case name.
+    def handle(self, head: RequestHead, body: bytes) -> Handled:
+        """Answer a request.
 
         Never raises, and neither does a coroutine that it returns (unless it is cancelled).
         """
-        call = _Call(self._observe, headers)
+        call = _Call(self._observe, head.headers)
         try:
-            if self._checks_hosts and headers.get("host") not in self._hosts:
-                self._check_host(headers)
-            if method == "OPTIONS":
-                return call.settle(self._options(target))
-            found = self._targets.get((method, target)) or self._find(method, target)
-            call.found(found.plan.route)
-            if self._authenticate is None or found.plan.role is None:
-                return call.settle(
-                    self._answer(found, _ANYONE, method, target, headers, body, peer)
-                )
-            principal = self._authenticate(headers)
+            meaning: _Meaning | None = head.meaning
+            if meaning is None:
+                if self._checks_hosts and head.headers.get("host") not in self._hosts:
+                    self._check_host(head.headers)
+                if head.method == "OPTIONS":
+                    return call.settle(self._options(head.target))
+                meaning = _Meaning(self._find(head.method, head.target), head.headers)
+            call.route = meaning.plan.route
+            if self._authenticate is None or meaning.plan.role is None:
+                return call.settle(self._answer(meaning, _ANYONE, head, body))
+            principal = self._authenticate(head.headers)
             if isinstance(principal, Principal):
-                return call.settle(
-                    self._answer(found, principal, method, target, headers, body, peer)
-                )
-            return call.run(
-                self._answer_later(principal, found, method, target, headers, body, peer)
-            )
+                return call.settle(self._answer(meaning, principal, head, body))
+            return call.run(self._answer_later(meaning, principal, head, body))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             return call.failed(error)
 
@@ -199,49 +193,37 @@ class Application:
         self._hosts.add(headers.get("host"))
 
     def _answer(
-        self,
-        found: _Target,
-        principal: Principal,
-        method: str,
-        target: str,
-        headers: dict[str, str],
-        body: bytes,
-        peer: str,
+        self, meaning: _Meaning, principal: Principal, head: RequestHead, body: bytes
     ) -> Handled:
-        plan = found.plan
+        plan = meaning.plan
         if plan.role is not None and _RANKS[principal.role] < plan.rank:
             raise ForbiddenError(f"this call needs the role {plan.role}, not {principal.role}")
         if plan.changes:
-            if "sec-fetch-site" in headers or "origin" in headers:
-                check_origin(headers)
+            if head.meaning is None:
+                check_origin(head.headers)
             if principal.csrf_token is not None:
-                check_token(headers, principal)
-        if not found.is_read:
-            self._read_query(found, method, target)
+                check_token(head.headers, principal)
+        target = meaning.target
+        if head.meaning is None:
+            # Only now, so that who may not call learns nothing.
+            if not target.is_read:
+                self._read_query(target, head)
+            head.meaning = meaning
         decoded = None
         if plan.body is not None:
-            check_content_type(headers, body)
+            if body and not meaning.is_json:
+                raise not_json(head.headers)
             decoded = plan.body(body)
         return plan.handler(
             self._service,
-            Request(
-                method,
-                found.path,
-                found.query,
-                decoded,
-                headers,
-                principal,
-                peer,
-                found.raw_query,
-                len(body),
-            ),
+            Request(target.path, target.query, decoded, head.headers, principal, len(body)),
         )
 
     async def _answer_later(
-        self, principal: Awaitable[Principal], found: _Target, *request: Any
+        self, meaning: _Meaning, principal: Awaitable[Principal], head: RequestHead, body: bytes
     ) -> Answer | Pending[Any]:
         """For a caller who is not known at once, such as by a token not seen before."""
-        handled = self._answer(found, await principal, *request)
+        handled = self._answer(meaning, await principal, head, body)
         return await handled if asyncio.iscoroutine(handled) else handled
 
     def _options(self, target: str) -> Response:
@@ -258,6 +240,9 @@ class Application:
         return found
 
     def _find(self, method: str, target: str) -> _Target:
+        known = self._targets.get((method, target))
+        if known is not None:
+            return known
         path, raw_query = _split(target)
         routes, parameters = self._routes(path)
         route = _safe_get(routes) if method == "HEAD" else routes.get(method)
@@ -272,14 +257,14 @@ class Application:
         plan = self._plans[id(route)]
         return _Target(plan, dict(zip(plan.names, parameters, strict=True)), raw_query)
 
-    def _read_query(self, found: _Target, method: str, target: str) -> None:
-        """Only now, so that who may not call learns nothing; kept if it was good."""
+    def _read_query(self, found: _Target, head: RequestHead) -> None:
+        """Kept if it was good."""
         found.query = found.plan.query(found.raw_query)
         found.is_read = True
-        if len(target) <= _TARGET_LENGTH:
+        if len(head.target) <= _TARGET_LENGTH:
             if len(self._targets) >= _TARGETS:
                 self._targets.clear()
-            self._targets[method, target] = found
+            self._targets[head.method, head.target] = found
 
 
 def _split(target: str) -> tuple[str, str]:

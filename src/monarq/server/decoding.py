@@ -83,16 +83,19 @@ def check_utf8(body: bytes) -> None:
         decoder.decode(body[start : start + _CHUNK], start + _CHUNK >= len(body))
 
 
-def check_content_type(headers: dict[str, str], body: bytes) -> None:
+def is_json(headers: dict[str, str]) -> bool:
+    """Whether a body, if there is one, is said to be JSON, or nothing is said of it."""
     kind = headers.get("content-type")
-    if kind is None or kind == "application/json" or not body:
-        return
-    if not _JSON_TYPE.fullmatch(kind):
-        raise HttpError(
-            415,
-            "unsupported_media_type",
-            f"the body must be JSON: send Content-Type: application/json, not {kind[:100]!r}",
-        )
+    return kind is None or kind == "application/json" or bool(_JSON_TYPE.fullmatch(kind))
+
+
+def not_json(headers: dict[str, str]) -> HttpError:
+    kind = headers.get("content-type", "")
+    return HttpError(
+        415,
+        "unsupported_media_type",
+        f"the body must be JSON: send Content-Type: application/json, not {kind[:100]!r}",
+    )
 
 
 # --- queries -------------------------------------------------------------------------

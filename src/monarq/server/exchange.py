@@ -36,19 +36,32 @@ class Principal(Struct, frozen=True):
     """Known by a cookie: what a call that changes something must send besides."""
 
 
+class RequestHead:
+    """The request line and the headers. Clients send the same again and again, and then share
+    one: what it says never changes."""
+
+    __slots__ = ("headers", "meaning", "method", "target")
+
+    def __init__(self, method: str, target: str, headers: dict[str, str]) -> None:
+        self.method = method
+        self.target = target
+        """As in the request line."""
+        self.headers = headers
+        """By lower-case name."""
+        self.meaning: Any = None
+        """What the application found it to ask for, so that it need not look again."""
+
+
 class Request(Struct):
     """One request, decoded as its route says: `body` and `query` are structs of the types that
     the route names (None where it names none), `path` its percent-decoded parameters."""
 
-    method: str
     path: dict[str, str]
     query: Any
     body: Any
     headers: dict[str, str]
     """By lower-case name."""
     principal: Principal
-    peer: str
-    raw_query: str = ""
     size: int = 0
     """Bytes of the body."""
 
@@ -76,13 +89,13 @@ class Pending(Struct, Generic[T]):
     """An answer that is ready when `future` is: `finish` makes it from the result. Spares the
     hot calls a task each. If the client goes away first the future is cancelled; if it does
     after the result is there but before the answer could be written, `undelivered` is told
-    of the result. If the future fails (or `finish` does), `failed` makes the answer of the error;
-    the application sets it, so handlers leave it out."""
+    of the result. `told` gets every answer that was made; the application sets it, so handlers
+    leave it out."""
 
     future: asyncio.Future[T]
     finish: Callable[[T], Response]
     undelivered: Callable[[T], None] | None = None
-    failed: Callable[[BaseException], Response] | None = None
+    told: Callable[[Response], None] | None = None
 
 
 Answer: TypeAlias = Response | StreamingResponse

@@ -28,7 +28,6 @@ that waits to be sent makes the connection wait."""
 
 class Connection(Reading):
     __slots__ = (
-        "_peer",
         "_pending",
         "_room",
         "_task",
@@ -48,7 +47,6 @@ class Connection(Reading):
         """What a stream waits for while it is not."""
         self._unwritten = 0
         """Bytes that waited to be sent when that was last looked at."""
-        self._peer = ""
 
     # --- from the transport --------------------------------------------------------------
 
@@ -57,8 +55,6 @@ class Connection(Reading):
         # Told that there is room again only when all is sent: only then is an answer delivered.
         self._transport.set_write_buffer_limits(high=_LARGE, low=0)
         endpoint = self._endpoint
-        peer = transport.get_extra_info("peername")
-        self._peer = peer[0] if isinstance(peer, tuple) else ""
         full = endpoint.is_full()
         endpoint.opened(self)
         self._since = endpoint.loop.time()
@@ -127,9 +123,7 @@ class Connection(Reading):
         endpoint = self._endpoint
         endpoint.counters.requests += 1
         try:
-            handled = endpoint.application.handle(
-                head.method, head.target, head.headers, body, self._peer
-            )
+            handled = endpoint.application.handle(head, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             handled = error_answer(error)
         if type(handled) is Response:
@@ -370,12 +364,15 @@ class Connection(Reading):
 
 def _response(pending: Pending[Any], future: asyncio.Future[Any]) -> Response:
     try:
-        return pending.finish(future.result())
+        response = pending.finish(future.result())
     except asyncio.CancelledError:
         message = "the call was given up, try another connection"
         return refusal(503, "draining", message, ((b"Retry-After", b"1"),))
     except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-        return pending.failed(error) if pending.failed else error_answer(error)
+        response = error_answer(error)
+    if pending.told is not None:
+        pending.told(response)
+    return response
 
 
 def _not_wanted(pending: Pending[Any], future: asyncio.Future[Any]) -> None:

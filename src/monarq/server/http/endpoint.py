@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from monarq.server.exchange import Handled
+from monarq.server.exchange import Handled, RequestHead
 from monarq.server.http.deadlines import Deadlines
 from monarq.server.http.head import HeadReader
 from monarq.server.http.limits import Limits
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 
 class Application(Protocol):
-    def handle(
-        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
-    ) -> Handled:
-        """Answer a request. `headers`, by lower-case name, is shared: not to be changed."""
+    def handle(self, head: RequestHead, body: bytes) -> Handled:
+        """Answer a request."""
 
 
 class Counters:

@@ -12,6 +12,7 @@ import re
 import httptools
 
 from monarq.server.answers import HttpError
+from monarq.server.exchange import RequestHead
 from monarq.server.http.limits import Limits
 
 CHUNKED = -1
@@ -43,30 +44,17 @@ _SINGLE = frozenset(
 _METHODS = b"DELETE, GET, HEAD, OPTIONS, POST"
 
 
-class Head:
-    """What a request's head says. Shared by all requests with the same head: never changed."""
+class Head(RequestHead):
+    """With what it says of the connection and the body."""
 
-    __slots__ = (
-        "expects",
-        "headers",
-        "is_current",
-        "is_plain",
-        "keeps_alive",
-        "length",
-        "method",
-        "raw",
-        "target",
-    )
+    __slots__ = ("expects", "is_current", "is_plain", "keeps_alive", "length", "raw")
 
     def __init__(
         self, raw: bytes, method: str, target: str, headers: dict[str, str], version: str
     ) -> None:
+        super().__init__(method, target, headers)
         self.raw = raw
         """Its bytes, with the empty line at its end."""
-        self.method = method
-        self.target = target
-        self.headers = headers
-        """By lower-case name."""
         self.is_current = version == "1.1"
         """HTTP/1.1, not 1.0."""
         self.length = 0
