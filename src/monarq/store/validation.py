@@ -164,8 +164,8 @@ class PushShape(Struct, frozen=True):
 
     names: set[tuple[str, str]]
     """The queues and partitions it goes to."""
-    has_ids: bool
-    """Whether an item has a transaction id of its own."""
+    ids: list[str]
+    """The transaction ids of those items that have one of their own."""
     has_work_fields: bool
     """Whether an item has what only items of work queues may have."""
 
@@ -215,7 +215,7 @@ def check_push(request: Push) -> PushShape:
         ):
             _check_work_fields(item)
             has_work_fields = True
-    return PushShape(names, bool(ids), has_work_fields)
+    return PushShape(names, ids, has_work_fields)
 
 
 def _check_rare_fields(item: PushItem) -> None:

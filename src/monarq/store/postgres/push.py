@@ -33,12 +33,12 @@ from monarq.store.validation import (
 )
 
 MAX_ROUNDS = 50
-_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 24)) + ")"
+_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
 _MARK = "select monarq.keep_mark($1, $2)"
 _NOTE_REFUSED = "update monarq.push_marks set refused = $2 where mark = $1"
 _REFUSED = "select refused from monarq.push_marks where mark = $1"
 _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
-_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 26)) + ")"
+_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 24)) + ")"
 
 
 class _MissingError(Exception):
@@ -105,10 +105,10 @@ class PushBatch:
                 targets[queue, partition] = Target(queues[queue], partition, ids[partition])
         for index in open_requests:
             request, shape = self.requests[index], self._shapes[index]
-            if len(shape.names) == 1 and not shape.has_ids:
+            if len(shape.names) == 1 and self._is_whole(request, shape):
                 [key] = shape.names
-                targets[key].add_whole(index, request.items)
-                continue
+                if targets[key].add_whole(index, request.items, shape.ids):
+                    continue
             for place, item in enumerate(request.items):
                 target = targets[item.queue, item.partition]
                 if item.transaction_id is None or (
@@ -116,6 +116,10 @@ class PushBatch:
                 ):
                     target.add(index, place, item)
         return sorted(targets.values(), key=_partition_id)
+
+    def _is_whole(self, request: Push, shape: PushShape) -> bool:
+        """Whether all of its items are alike, and none is known to be there already."""
+        return not shape.ids or (not self._known and len(shape.ids) == len(request.items))
 
     async def _queues(self, unit: Work | None) -> dict[str, Queue]:
         """The queues of all open requests; those whose items do not fit them are answered."""
@@ -276,10 +280,8 @@ def _queued(target: Target, first_seq: int) -> list[Pushed]:
     if not target.by_id:
         ids = [f"{partition_id}-{seq}" for seq in seqs]
     else:
-        ids = [
-            item.transaction_id or f"{partition_id}-{seq}"
-            for seq, item in zip(seqs, target.items, strict=True)
-        ]
+        given = zip(seqs, target.ids(), strict=True)
+        ids = [own or f"{partition_id}-{seq}" for seq, own in given]
     return list(
         map(
             Pushed,

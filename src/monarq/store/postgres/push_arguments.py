@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, count, repeat
 from typing import Any
 
 from monarq.clock import DAY, micros
@@ -55,14 +55,33 @@ class Target:
         self.requests.append(request)
         self.places.append(place)
 
-    def add_whole(self, request: int, items: list[PushItem]) -> None:
-        """Add a request that has no transaction ids and goes nowhere else."""
+    def add_whole(self, request: int, items: list[PushItem], ids: list[str]) -> bool:
+        """Add a request that goes nowhere else, and whose items all have transaction ids, or none.
+        False, and nothing is added, if an id comes twice."""
+        if ids:
+            by_id = dict(zip(ids, count(len(self.items))))
+            if len(by_id) < len(ids):
+                return False
+            if self.by_id is None:
+                self.by_id = by_id
+            elif self.by_id.keys().isdisjoint(by_id):
+                self.by_id |= by_id
+            else:
+                return False
         if self.wholes is None:
             self.wholes = []
         self.wholes.append((request, len(self.items)))
         self.items += items
         self.requests += repeat(request, len(items))
         self.places += range(len(items))
+        return True
+
+    def ids(self) -> list[str]:
+        """The transaction ids of all items, empty where the caller gave none."""
+        by_id = self.by_id or {}
+        if len(by_id) == len(self.items):
+            return list(by_id)
+        return [item.transaction_id or "" for item in self.items]
 
 
 def _target_arguments(targets: list[Target]) -> list[Any]:
@@ -88,21 +107,19 @@ def _horizon(queue: Queue) -> int:
     return min((micros(seconds) for seconds in durations if seconds > 0), default=7 * DAY)
 
 
-def _given_ids(targets: list[Target]) -> list[Any]:
-    """The items with a transaction id of their own: target, place in it, id; and whether one of
-    them may have the form of an id that its partition makes."""
-    numbers: list[int] = []
-    places: list[int] = []
-    ids: list[str] = []
-    own = False
-    for number, target in enumerate(targets, 1):
-        if target.by_id:
-            numbers += repeat(number, len(target.by_id))
-            places += target.by_id.values()
-            ids += target.by_id
-            prefix = f"{target.partition_id}-"
-            own = own or any(one.startswith(prefix) for one in target.by_id)
-    return [numbers, places, ids, own] if ids else [None, None, None, False]
+def _given_ids(targets: list[Target]) -> tuple[str | None, list[Any]]:
+    """The transaction ids of all items, a line each: names have no line breaks, and one text is
+    sent at a fraction of what an array costs. And which of them is the first of each target, and
+    whether one may have the form of an id that its partition makes."""
+    if not any(target.by_id for target in targets):
+        return None, [None, False]
+    texts = ["\n".join(target.ids()) for target in targets]
+    own = any(
+        text.startswith(f"{target.partition_id}-") or f"\n{target.partition_id}-" in text
+        for target, text in zip(targets, texts, strict=True)
+    )
+    sizes = [len(target.items) for target in targets]
+    return "\n".join(texts), [list(accumulate(sizes[:-1], initial=1)), own]
 
 
 def _payloads(target: Target, cipher: Cipher | None) -> list[bytes]:
@@ -158,8 +175,9 @@ def message_arguments(
     is_cut = len(cut.targets) > len(targets)
     items = list(chain.from_iterable(target.items for target in targets))
     headers = _column([item.headers for item in items])
+    ids, given = _given_ids(targets)
     metadata = [
-        _column([item.transaction_id for item in items]),
+        ids,
         _column([item.trace_id for item in items]),
         _producers(targets, requests),
         None if headers is None else [one and one.decode() for one in headers],
@@ -174,7 +192,7 @@ def message_arguments(
         cut.data,
         cut.offsets,
         *metadata,
-        *_given_ids(targets),
+        *given,
     ]
 
 
@@ -204,5 +222,5 @@ def item_arguments(
     return [
         *_target_arguments(targets),
         *(list(column) for column in zip(*rows, strict=True)),
-        *_given_ids(targets),
+        *_given_ids(targets)[1],
     ]

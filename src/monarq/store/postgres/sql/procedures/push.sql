@@ -90,11 +90,11 @@ begin
 end
 $$;
 
--- Notes the transaction ids of what is pushed. Refuses those that are there already; the
--- partitions are locked. p_own: whether one of them may have the form of its partition's own ids.
+-- Notes the transaction ids of what is pushed, which has null where there is none. Refuses those
+-- that are there already; the partitions are locked. p_firsts says which of the ids is the first
+-- of each target. p_own: whether one of them may have the form of its partition's own ids.
 create or replace function monarq.note_transaction_ids(
-    p_partitions bigint[], p_first_seqs bigint[], x_target integer[], x_ordinal integer[],
-    x_id text[], p_own boolean
+    p_partitions bigint[], p_first_seqs bigint[], p_firsts integer[], p_ids text[], p_own boolean
 ) returns void
     language plpgsql
 as $$
@@ -105,10 +105,10 @@ begin
     begin
         insert into monarq.transaction_ids (partition_id, transaction_id, seq)
         select p_partitions[x.target], x.id, p_first_seqs[x.target] + x.ordinal
-        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id);
+        from monarq.placed(p_ids, p_firsts) as x;
     exception when unique_violation then
         select json_agg(json_build_array(x.target, x.ordinal, t.seq)) into v_known
-        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
+        from monarq.placed(p_ids, p_firsts) as x
         -- One look into the index for each, never a join that reads it all.
         cross join lateral (
             select k.seq from monarq.transaction_ids k
@@ -120,7 +120,7 @@ begin
         select json_agg(json_build_array(x.target, x.ordinal, own.seq)) filter (where own.kept),
             json_agg(json_build_array(x.target, x.ordinal)) filter (where not own.kept)
         into v_known, v_reserved
-        from unnest(x_target, x_ordinal, x_id) as x (target, ordinal, id)
+        from monarq.placed(p_ids, p_firsts) as x
         cross join lateral (
             select split_part(x.id, '-', 2)::bigint as seq, monarq.has_own_id(
                 p_partitions[x.target], split_part(x.id, '-', 2)::bigint) as kept
@@ -135,6 +135,17 @@ begin
         perform monarq.refuse('known', v_known);
     end if;
 end
+$$;
+
+-- Of each id, its target and how many of the target's messages come before.
+create or replace function monarq.placed(p_ids text[], p_firsts integer[])
+    returns table (id text, target integer, ordinal integer)
+    language sql immutable
+as $$
+    select x.id, t.number, x.place::integer - p_firsts[t.number]
+    from unnest(p_ids) with ordinality as x (id, place)
+    cross join lateral (select width_bucket(x.place::integer, p_firsts) as number offset 0) as t
+    where x.id is not null
 $$;
 
 -- Whether a message or item is kept that has its id as transaction id.
@@ -158,22 +169,24 @@ $$;
 -- t: targets, one a partition; t_queue as in take_seqs. s: segments, in order of their targets.
 -- Where each target is one segment, s_target, s_skip and s_count are null; otherwise s_skip says
 -- how many of the target's messages come before. Metadata is one array over all messages in
--- order, or null; if there is any, s_from says how many messages come before a segment. x: the
--- messages with a transaction id of their own.
+-- order, or null; if there is any, s_from says how many messages come before a segment. Transaction
+-- ids are one text, a line each, empty where the caller gave none. x_firsts as in
+-- note_transaction_ids, null if there are none.
 create or replace function monarq.push_messages(
     p_now bigint, p_mark text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_count integer[],
     s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
     s_data bytea[], s_offsets bytea[],
-    p_transaction_ids text[], p_trace_ids text[], p_producers text[], p_headers text[],
-    x_target integer[], x_ordinal integer[], x_id text[], p_own boolean,
+    p_transaction_ids text, p_trace_ids text[], p_producers text[], p_headers text[],
+    x_firsts integer[], p_own boolean,
     out first_seqs bigint[]
 )
     language plpgsql
 as $$
 declare
     v_now bigint := monarq.time(p_now);
+    v_ids text[] := string_to_array(p_transaction_ids, E'\n', '');
     v_times bigint[];
 begin
     if p_mark is not null then
@@ -182,9 +195,8 @@ begin
     select taken.first_seqs, taken.times into first_seqs, v_times
     from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
         t_count) as taken;
-    if x_id is not null then
-        perform monarq.note_transaction_ids(t_partition, first_seqs, x_target, x_ordinal, x_id,
-            p_own);
+    if x_firsts is not null then
+        perform monarq.note_transaction_ids(t_partition, first_seqs, x_firsts, v_ids, p_own);
     end if;
     if p_limited then
         perform monarq.check_sizes(q_id, t_queue, t_count);
@@ -194,7 +206,7 @@ begin
         insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
             transaction_ids, trace_ids, producers, headers)
         select s.partition_id, s.first_seq, s.count, s.at, s.data, s.offsets,
-            p_transaction_ids[s.start + 1 : s.start + s.count],
+            v_ids[s.start + 1 : s.start + s.count],
             p_trace_ids[s.start + 1 : s.start + s.count],
             p_producers[s.start + 1 : s.start + s.count],
             p_headers[s.start + 1 : s.start + s.count]
@@ -205,7 +217,7 @@ begin
             transaction_ids, trace_ids, producers, headers)
         select t_partition[s.target], first_seqs[s.target] + s.skip, s.count, v_times[s.target],
             s.data, s.offsets,
-            p_transaction_ids[s.start + 1 : s.start + s.count],
+            v_ids[s.start + 1 : s.start + s.count],
             p_trace_ids[s.start + 1 : s.start + s.count],
             p_producers[s.start + 1 : s.start + s.count],
             p_headers[s.start + 1 : s.start + s.count]
@@ -232,7 +244,7 @@ create or replace function monarq.push_items(
     i_target integer[], i_ordinal integer[], i_payload bytea[], i_transaction_id text[],
     i_trace_id text[], i_producer text[], i_headers text[], i_priority integer[],
     i_run_at bigint[], i_delay bigint[], i_max_attempts integer[], i_backoff_base float8[],
-    x_target integer[], x_ordinal integer[], x_id text[], p_own boolean,
+    x_firsts integer[], p_own boolean,
     out first_seqs bigint[]
 )
     language plpgsql
@@ -248,8 +260,8 @@ begin
     select taken.first_seqs, taken.first_turns, taken.times into first_seqs, v_turns, v_times
     from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
         t_count) as taken;
-    if x_id is not null then
-        perform monarq.note_transaction_ids(t_partition, first_seqs, x_target, x_ordinal, x_id,
+    if x_firsts is not null then
+        perform monarq.note_transaction_ids(t_partition, first_seqs, x_firsts, i_transaction_id,
             p_own);
     end if;
     if p_limited then
