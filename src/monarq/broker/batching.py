@@ -155,7 +155,10 @@ class Inbox(abc.ABC, Generic[C]):
         queue.append(call)
         self._count += call.count
         self._bytes += call.size
-        if not self._scheduled and self._in_flight < limits.concurrency:
+        if self._scheduled or self._in_flight >= limits.concurrency:
+            return
+        # While it waits for company it leaves by the timer, unless this was the last to come.
+        if self._timer is None or self._is_batch_full:
             self.consider()
 
     def consider(self) -> None:
@@ -212,6 +215,11 @@ class Inbox(abc.ABC, Generic[C]):
         """The next ones to go together, without those whose callers went away."""
         queue, limits = self._queue, self.limits
         calls: list[C] = []
+        if self._count <= limits.batch_max and self._bytes <= limits.batch_max_bytes:
+            calls += [call for call in queue if not call.done()]
+            queue.clear()
+            self._count = self._bytes = 0
+            return calls
         count = size = 0
         while queue:
             call = queue[0]

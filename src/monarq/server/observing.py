@@ -29,12 +29,20 @@ class Observer:
         self._spans = spans
         self._slow = slow
         self._is_debug = logger.isEnabledFor(logging.DEBUG)
+        # Most answers are only counted.
+        self._tells_from = 0.0 if self._is_debug or spans is not None else self._slow_seconds
 
     def observe(
         self, route: Route | None, headers: dict[str, str], status: int, seconds: float
     ) -> None:
         """After an answer: `route` is None where none matched."""
         self._count(route, status, seconds)
+        if seconds >= self._tells_from:
+            self._tell(route, headers, status, seconds)
+
+    def _tell(
+        self, route: Route | None, headers: dict[str, str], status: int, seconds: float
+    ) -> None:
         if self._spans is not None and route is not None:
             self._spans.record(route, headers, status, seconds)
         is_slow = seconds >= self._slow_seconds and not _may_wait(route)
