@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from monarq.clock import ManualClock, SystemClock
-from monarq.errors import InvalidRequestError, SchemaVersionError, StoreUnavailableError
+from monarq.errors import SchemaVersionError, StoreUnavailableError
 from monarq.model import Ack, Pop, Push, PushItem
 from monarq.store.sqlite import SqliteStore
 from monarq.store.sqlite import connection as connection_module
@@ -363,21 +363,6 @@ async def test_a_consumed_part_of_a_segment_costs_no_rewrite(store: SqliteStore)
         popped = await pop(store, "q", 7)
         await store.ack([Ack(lease_id=popped.lease_id)])
     assert await store._connection.run(contents) == before
-
-
-# --- paging ----------------------------------------------------------------------------------
-
-
-async def test_a_token_of_another_list_or_of_nobody_is_refused(store: SqliteStore) -> None:
-    for name in ("a", "b", "c"):
-        await push(store, name)
-    token = (await store.list_queues(limit=1)).next
-    assert token is not None
-    for bad in ("nonsense", "", "é", token[:-2], token + "AAAA"):
-        with pytest.raises(InvalidRequestError):
-            await store.list_queues(after=bad)
-    with pytest.raises(InvalidRequestError):
-        await store.list_deliveries(after=token)
 
 
 async def test_time_is_the_callers_clock() -> None:

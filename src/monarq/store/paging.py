@@ -1,29 +1,49 @@
-"""Page tokens: where a listing stopped, as an opaque string."""
+"""Tokens that say where a page ended: opaque to callers, and good for one kind of list only."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from monarq.errors import InvalidRequestError
+from monarq.model import Page
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
-def token(place: object) -> str:
-    """The token for a place: the sort key of the last row."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
-
-
-def place(after: str | None, kind: type[T]) -> T | None:
-    """The place that a token names; None if there is no token."""
+def position(after: str | None, kind: str, of: type[K]) -> K | None:
+    """The key of the last row of the page before; None for the first page."""
     if after is None:
         return None
     try:
-        padded = after + "=" * (-len(after) % 4)
-        return msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=kind)
-    except (binascii.Error, msgspec.DecodeError, UnicodeError, TypeError, ValueError):
-        raise InvalidRequestError("after must be the `next` of an earlier page") from None
+        if not isinstance(after, str):
+            raise ValueError
+        packed = base64.urlsafe_b64decode(after.encode("ascii") + b"==")
+        named, key = msgspec.msgpack.decode(packed, type=tuple[str, of])  # type: ignore[valid-type]
+    except (msgspec.MsgspecError, binascii.Error, ValueError):
+        raise _not_a_token(after) from None
+    if named != kind:
+        raise _not_a_token(after)
+    return key
+
+
+def token(kind: str, key: object) -> str:
+    packed = msgspec.msgpack.encode((kind, key))
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
+
+
+def page(rows: Sequence[T], limit: int, kind: str, key: Callable[[T], object]) -> Page[T]:
+    """Of rows that were read with one more than the limit."""
+    if len(rows) <= limit:
+        return Page(list(rows))
+    kept = list(rows[:limit])
+    return Page(kept, token(kind, key(kept[-1])))
+
+
+def _not_a_token(after: object) -> InvalidRequestError:
+    return InvalidRequestError(f"{str(after)[:64]!r} is not where a page of this list ended")

@@ -8,7 +8,7 @@ from typing import Any
 from monarq.crypto import SEALED, Cipher, open_payload
 from monarq.errors import EncryptionKeyError, NotFoundError
 from monarq.model import ERROR_KEY_LENGTH, DeadLetter, DeadLetterFilter, Page, Queue
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
@@ -56,11 +56,11 @@ async def list_dead_letters(
         f"select d.*, q.name as queue {MATCHING} and ($8::bigint is null or d.id < $8) "
         "order by d.id desc limit $9",
         *arguments(which),
-        place(after, int),
-        limit,
+        paging.position(after, "dead letters", int),
+        limit + 1,
     )
     letters = [_letter_from(row, cipher) for row in rows]
-    return Page(letters, token(letters[-1].id) if len(letters) == limit else None)
+    return paging.page(letters, limit, "dead letters", lambda letter: letter.id)
 
 
 async def count_dead_letters(database: Database, which: DeadLetterFilter) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 
 from monarq.errors import NotFoundError
 from monarq.model import MetricPoint, Page, PartitionStats, QueueKind, QueueStats
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.database import Database
+from monarq.store.postgres.logs import point_from
 from monarq.store.postgres.queues import stats_from
 from monarq.store.validation import check_int, check_limit, check_name, check_time
 
@@ -89,10 +90,10 @@ async def list_partitions(
     queue_id = await database.fetchval("select id from monarq.queues where name = $1", queue)
     if queue_id is None:
         raise NotFoundError(f"there is no queue {queue!r}")
-    rows = await database.fetch(_PARTITIONS, queue_id, place(after, int) or 0, limit)
+    last = paging.position(after, "partitions", int) or 0
+    rows = await database.fetch(_PARTITIONS, queue_id, last, limit + 1)
     partitions = [_to_partition(row) for row in rows]
-    more = len(partitions) == limit
-    return Page(partitions, token(partitions[-1].partition_id) if more else None)
+    return paging.page(partitions, limit, "partitions", lambda partition: partition.partition_id)
 
 
 async def get_partition(database: Database, partition_id: int) -> PartitionStats:
@@ -138,20 +139,10 @@ async def metrics_before(
 ) -> Page[MetricPoint]:
     check_time(at, "at")
     check_limit(limit)
-    rows = await database.fetch(_POINTS_BEFORE, at, place(after, int) or 0, queue, limit)
-    points = [
-        MetricPoint(
-            at=row["at"],
-            queue=row["queue"],
-            pushed=row["pushed"],
-            completed=row["completed"],
-            failed=row["failed"],
-            dead=row["dead"],
-            pending=row["pending"],
-        )
-        for row in rows
-    ]
-    return Page(points, token(rows[-1]["id"]) if len(rows) == limit else None)
+    last = paging.position(after, "metrics before", int) or 0
+    rows = await database.fetch(_POINTS_BEFORE, at, last, queue, limit + 1)
+    found = paging.page(rows, limit, "metrics before", lambda row: row["id"])
+    return Page([point_from(row) for row in found.rows], found.next)
 
 
 async def health_figures(database: Database) -> dict[str, Any]:

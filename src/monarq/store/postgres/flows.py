@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from monarq.errors import NotFoundError
 from monarq.model import GroupFlow, Latency, Page, QueueFlow, QueueKind
+from monarq.store import paging
 from monarq.store.contract.watching import MOST_FLOWS
-from monarq.store.paging import place, token
 from monarq.store.postgres.database import Database
 from monarq.store.validation import check_limit
 
@@ -87,7 +87,8 @@ async def queue_flows(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[QueueFlow]:
     check_limit(limit, MOST_FLOWS)
-    rows = await database.fetch(_QUEUES, place(after, int) or 0, queue, limit)
+    last = paging.position(after, "queue flows", int) or 0
+    rows = await database.fetch(_QUEUES, last, queue, limit + 1)
     flows = [
         QueueFlow(
             queue_id=row["id"],
@@ -103,14 +104,15 @@ async def queue_flows(
         )
         for row in rows
     ]
-    return Page(flows, token(flows[-1].queue_id) if len(flows) == limit else None)
+    return paging.page(flows, limit, "queue flows", lambda row: row.queue_id)
 
 
 async def group_flows(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[GroupFlow]:
     check_limit(limit, MOST_FLOWS)
-    rows = await database.fetch(_GROUPS, place(after, int) or 0, queue, limit)
+    last = paging.position(after, "group flows", int) or 0
+    rows = await database.fetch(_GROUPS, last, queue, limit + 1)
     flows = [
         GroupFlow(
             queue_id=row["queue_id"],
@@ -126,7 +128,7 @@ async def group_flows(
         )
         for row in rows
     ]
-    return Page(flows, token(flows[-1].group_id) if len(flows) == limit else None)
+    return paging.page(flows, limit, "group flows", lambda row: row.group_id)
 
 
 async def latencies(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from monarq.clock import SECOND
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import Cursor, Group, Page, QueueKind, Seek, StartFrom
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import check_limit, check_name, check_seek, check_start
@@ -85,8 +85,8 @@ async def list_groups(
     database: Database, queue: str | None, group: str | None, limit: int, after: str | None
 ) -> Page[Group]:
     check_limit(limit)
-    last = place(after, tuple[str, str]) or (None, None)
-    rows = await database.fetch(_LIST, database.now(), queue, group, *last, limit)
+    last = paging.position(after, "groups", tuple[str, str]) or (None, None)
+    rows = await database.fetch(_LIST, database.now(), queue, group, *last, limit + 1)
     groups = [
         Group(
             name=row["name"],
@@ -101,17 +101,16 @@ async def list_groups(
         )
         for row in rows
     ]
-    more = len(groups) == limit
-    return Page(groups, token((groups[-1].queue, groups[-1].name)) if more else None)
+    return paging.page(groups, limit, "groups", lambda group: (group.queue, group.name))
 
 
 async def list_cursors(
     database: Database, catalog: Catalog, queue: str, group: str, limit: int, after: str | None
 ) -> Page[Cursor]:
     check_limit(limit)
-    last = place(after, int) or 0
+    last = paging.position(after, "cursors", int) or 0
     queue_id, group_id = await find_place(catalog, queue, group)
-    rows = await database.fetch(_CURSORS, queue_id, group_id, last, limit)
+    rows = await database.fetch(_CURSORS, queue_id, group_id, last, limit + 1)
     cursors = [
         Cursor(
             group=group,
@@ -126,7 +125,7 @@ async def list_cursors(
         )
         for row in rows
     ]
-    return Page(cursors, token(cursors[-1].partition_id) if len(cursors) == limit else None)
+    return paging.page(cursors, limit, "cursors", lambda cursor: cursor.partition_id)
 
 
 async def seek(database: Database, catalog: Catalog, request: Seek) -> int:

@@ -8,8 +8,7 @@ from monarq.crypto import Cipher, open_payload
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import message_id, parse_message_id
 from monarq.model import Page, QueueKind, Segment, StoredMessage
-from monarq.store import segments
-from monarq.store.paging import place, token
+from monarq.store import paging, segments
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue_of
@@ -69,9 +68,9 @@ async def list_messages(
     if created_from is not None:
         check_time(created_from, "from")
     found = await get_queue_of(database, queue, QueueKind.ORDERED)
-    last_id, last_seq = place(after, tuple[int, int]) or (0, 0)
+    last_id, last_seq = paging.position(after, "messages", tuple[int, int]) or (0, 0)
     messages: list[StoredMessage] = []
-    while len(messages) < limit:
+    while len(messages) <= limit:
         rows = await database.fetch(_PARTITIONS, found.id, partition, last_id, 1)
         if not rows:
             break
@@ -85,9 +84,9 @@ async def list_messages(
                 "select monarq.seq_before($1, $2)", row["id"], created_from
             )
             start = max(start, before + 1)
-        while len(messages) < limit and start <= row["last_seq"]:
+        while len(messages) <= limit and start <= row["last_seq"]:
             found_segments = await database.fetch(
-                _SEGMENTS, row["id"], start, row["last_seq"], limit - len(messages)
+                _SEGMENTS, row["id"], start, row["last_seq"], limit + 1 - len(messages)
             )
             for stored in found_segments:
                 messages += _messages_from(stored, facts, cipher, start)
@@ -95,9 +94,7 @@ async def list_messages(
             if not found_segments:
                 break
         last_id, last_seq = row["id"] + 1, 0
-    more = len(messages) >= limit
-    messages = messages[:limit]
-    return Page(messages, token((messages[-1].partition_id, messages[-1].seq)) if more else None)
+    return paging.page(messages, limit, "messages", lambda m: (m.partition_id, m.seq))
 
 
 async def get_message(

@@ -8,7 +8,7 @@ from monarq.crypto import Cipher, open_payload
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.ids import message_id, parse_message_id
 from monarq.model import Attempt, AttemptOutcome, Item, ItemState, Page, QueueKind
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_item_id, check_limit, check_name
@@ -40,12 +40,12 @@ async def list_items(
         f"{ITEM_COLUMNS} where p.queue_id = $1 and i.seq > $2 "
         "and ($3::text is null or i.state = $3) order by i.seq limit $4",
         queue_id,
-        place(after, int) or 0,
+        paging.position(after, "items", int) or 0,
         state,
-        limit,
+        limit + 1,
     )
     items = [item_from(row, cipher) for row in rows]
-    return Page(items, token(items[-1].seq) if len(items) == limit else None)
+    return paging.page(items, limit, "items", lambda item: item.seq)
 
 
 async def next_items(
@@ -105,12 +105,12 @@ async def list_attempts(
     check_limit(limit)
     rows = await database.fetch(
         f"{_ATTEMPTS} where a.id > $1 and ($2::text is null or q.name = $2) order by a.id limit $3",
-        place(after, int) or 0,
+        paging.position(after, "attempts", int) or 0,
         queue,
-        limit,
+        limit + 1,
     )
-    attempts = [_attempt_from(row) for row in rows]
-    return Page(attempts, token(rows[-1]["id"]) if len(rows) == limit else None)
+    found = paging.page(rows, limit, "attempts", lambda row: row["id"])
+    return Page([_attempt_from(row) for row in found.rows], found.next)
 
 
 async def cancel_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from monarq.errors import InvalidRequestError
 from monarq.model import Delivery, MetricPoint, Page, Trace
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.database import Database
 from monarq.store.validation import check_int, check_limit, check_name, check_text, check_trace
 
@@ -29,9 +29,10 @@ async def list_deliveries(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[Delivery]:
     check_limit(limit)
-    rows = await database.fetch(_DELIVERIES, place(after, int) or 0, queue, limit)
+    last = paging.position(after, "deliveries", int) or 0
+    rows = await database.fetch(_DELIVERIES, last, queue, limit + 1)
     deliveries = [delivery_from(row) for row in rows]
-    return Page(deliveries, token(deliveries[-1].id) if len(deliveries) == limit else None)
+    return paging.page(deliveries, limit, "deliveries", lambda delivery: delivery.id)
 
 
 def delivery_from(row: Any) -> Delivery:
@@ -84,7 +85,7 @@ async def list_traces(
     after: str | None,
 ) -> Page[Trace]:
     check_limit(limit)
-    last = place(after, int) or 0
+    last = paging.position(after, "traces", int) or 0
     if name is not None:
         check_name(name, "name")
         rows = await database.fetch(
@@ -92,7 +93,7 @@ async def list_traces(
             "where n.name = $1 and n.trace_id > $2 order by n.trace_id limit $3",
             name,
             last,
-            limit,
+            limit + 1,
         )
     elif partition_id is not None and transaction_id is not None:
         check_int(partition_id, "partitionId", 1, 2**62)
@@ -103,7 +104,7 @@ async def list_traces(
             partition_id,
             transaction_id,
             last,
-            limit,
+            limit + 1,
         )
     else:
         raise InvalidRequestError("traces are listed by partitionId and transactionId, or by name")
@@ -119,7 +120,7 @@ async def list_traces(
         )
         for row in rows
     ]
-    return Page(traces, token(traces[-1].id) if len(traces) == limit else None)
+    return paging.page(traces, limit, "traces", lambda trace: trace.id)
 
 
 async def list_trace_names(database: Database, limit: int, after: str | None) -> Page[str]:
@@ -132,11 +133,10 @@ async def list_trace_names(database: Database, limit: int, after: str | None) ->
         "order by t.name limit 1), n.place + 1 from names n "
         "where n.name is not null and n.place < $2) "
         "select name from names where name is not null",
-        place(after, str) or "",
-        limit,
+        paging.position(after, "trace names", str) or "",
+        limit + 1,
     )
-    names = [row["name"] for row in rows]
-    return Page(names, token(names[-1]) if len(names) == limit else None)
+    return paging.page([row["name"] for row in rows], limit, "trace names", str)
 
 
 async def metrics(
@@ -148,7 +148,7 @@ async def metrics(
     after: str | None,
 ) -> Page[MetricPoint]:
     check_limit(limit, 10_000)
-    last = place(after, tuple[int, str]) or (-1, "")
+    last = paging.position(after, "metrics", tuple[int, str]) or (-1, "")
     rows = await database.fetch(
         "select m.*, q.name as queue from monarq.metrics m "
         "join monarq.queues q on q.id = m.queue_id "
@@ -159,22 +159,22 @@ async def metrics(
         since,
         until,
         *last,
-        limit,
+        limit + 1,
     )
-    points = [
-        MetricPoint(
-            at=row["at"],
-            queue=row["queue"],
-            pushed=row["pushed"],
-            completed=row["completed"],
-            failed=row["failed"],
-            dead=row["dead"],
-            pending=row["pending"],
-        )
-        for row in rows
-    ]
-    more = len(points) == limit
-    return Page(points, token((points[-1].at, points[-1].queue)) if more else None)
+    points = [point_from(row) for row in rows]
+    return paging.page(points, limit, "metrics", lambda point: (point.at, point.queue))
+
+
+def point_from(row: Any) -> MetricPoint:
+    return MetricPoint(
+        at=row["at"],
+        queue=row["queue"],
+        pushed=row["pushed"],
+        completed=row["completed"],
+        failed=row["failed"],
+        dead=row["dead"],
+        pending=row["pending"],
+    )
 
 
 async def get_settings(database: Database) -> dict[str, str]:

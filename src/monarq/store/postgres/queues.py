@@ -9,7 +9,7 @@ from msgspec import structs
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError, NotFoundError
 from monarq.model import Page, Queue, QueueKind, QueueOptions, QueueStats
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, Catalog, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
@@ -207,11 +207,10 @@ async def list_queues(
         "and ($3::text is null or name > $3) order by name limit $4",
         namespace,
         task,
-        place(after, str),
-        limit,
+        paging.position(after, "queues", str),
+        limit + 1,
     )
-    queues = [queue_from(row) for row in rows]
-    return Page(queues, token(queues[-1].name) if len(queues) == limit else None)
+    return paging.page([queue_from(row) for row in rows], limit, "queues", lambda q: q.name)
 
 
 async def delete_queue(database: Database, catalog: Catalog, name: str) -> bool:
@@ -257,12 +256,12 @@ async def queue_stats(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[QueueStats]:
     check_limit(limit)
-    rows = await database.fetch(_STATS, queue, place(after, str), limit)
+    last = paging.position(after, "queues", str)
+    rows = await database.fetch(_STATS, queue, last, limit + 1)
     if queue is not None and not rows and after is None:
         raise NotFoundError(f"there is no queue {queue!r}")
     stats = [stats_from(row) for row in rows]
-    more = queue is None and len(stats) == limit
-    return Page(stats, token(stats[-1].queue) if more else None)
+    return paging.page(stats, limit, "queues", lambda one: one.queue)
 
 
 def stats_from(row: Any) -> QueueStats:

@@ -7,7 +7,7 @@ from typing import Any
 from monarq.clock import micros
 from monarq.errors import NotFoundError
 from monarq.model import MAX_OUTPUT_BYTES, OutputPart, Page, Record
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.database import Database
 from monarq.store.validation import (
     check_int,
@@ -59,12 +59,11 @@ async def list_records(
 ) -> Page[Record]:
     check_name(kind, "kind")
     check_limit(limit)
-    last = place(after, str) or ""
+    last = paging.position(after, "records", str) or ""
     rows = await database.fetch(
-        f"{_RECORDS} and key > $3 order by key limit $4", kind, database.now(), last, limit
+        f"{_RECORDS} and key > $3 order by key limit $4", kind, database.now(), last, limit + 1
     )
-    records = [_to_record(row) for row in rows]
-    return Page(records, token(records[-1].key) if len(records) == limit else None)
+    return paging.page([_to_record(row) for row in rows], limit, "records", lambda r: r.key)
 
 
 async def delete_record(database: Database, kind: str, key: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from monarq.errors import ConflictError, NotFoundError
 from monarq.model import Page, QueueKind, Seek, SeekPreview, Standing
-from monarq.store.paging import place, token
+from monarq.store import paging
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.groups import find_partition, find_place, seek_mode
@@ -81,9 +81,10 @@ async def list_standings(
         if found["kind"] == QueueKind.WORK:
             raise ConflictError(f"{queue!r} is a work queue: no group has a place in it")
         queue_id, group_id = found["id"], 0
-    rows = await database.fetch(_STANDINGS, queue_id, group_id, place(after, int) or 0, limit)
+    last = paging.position(after, "standings", int) or 0
+    rows = await database.fetch(_STANDINGS, queue_id, group_id, last, limit + 1)
     standings = [_standing(row) for row in rows]
-    return Page(standings, token(standings[-1].partition_id) if len(standings) == limit else None)
+    return paging.page(standings, limit, "standings", lambda row: row.partition_id)
 
 
 async def standings_of(database: Database, partition_id: int) -> dict[str, Standing]:

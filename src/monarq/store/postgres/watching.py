@@ -16,8 +16,8 @@ from monarq.model import (
     SeekPreview,
     Standing,
 )
+from monarq.store import paging
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
-from monarq.store.paging import place, token
 from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings
 from monarq.store.postgres.calls import Calls
 from monarq.store.validation import check_int, check_limit, check_name
@@ -140,9 +140,9 @@ class WatchingCalls(Calls, Watching):
             f"{items.ITEM_COLUMNS} where p.queue_id = $1 and ($2::bigint is null or i.seq < $2) "
             "and ($3::text is null or i.state = $3) order by i.seq desc limit $4",
             queue_id,
-            place(after, int),
+            paging.position(after, "newest items", int),
             state,
-            limit,
+            limit + 1,
         )
         found = [items.item_from(row, self._cipher) for row in rows]
-        return Page(found, token(found[-1].seq) if len(found) == limit else None)
+        return paging.page(found, limit, "newest items", lambda item: item.seq)

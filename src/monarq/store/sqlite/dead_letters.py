@@ -21,8 +21,8 @@ from monarq.model import (
     Queue,
     QueueKind,
 )
-from monarq.store import validation
-from monarq.store.sqlite import items, paging, segment_log
+from monarq.store import paging, validation
+from monarq.store.sqlite import items, segment_log
 from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
 from monarq.store.sqlite.deaths import sealed_for, with_headers
 from monarq.store.sqlite.items import WorkItem

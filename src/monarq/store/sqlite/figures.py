@@ -7,8 +7,8 @@ from typing import Any
 
 from monarq.errors import NotFoundError
 from monarq.model import MetricPoint, Page, PartitionStats, QueueKind, QueueStats
-from monarq.store import validation
-from monarq.store.sqlite import messages, paging
+from monarq.store import paging, validation
+from monarq.store.sqlite import messages
 from monarq.store.sqlite.calls import Calls
 from monarq.store.sqlite.session import Session
 

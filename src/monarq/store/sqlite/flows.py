@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monarq.model import GroupFlow, Latency, Page, QueueFlow, QueueKind
-from monarq.store.sqlite import paging
+from monarq.store import paging
 from monarq.store.sqlite.session import Session
 
 _QUEUES = """

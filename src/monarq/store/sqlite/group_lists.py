@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monarq.errors import NotFoundError
 from monarq.model import Cursor, Group, Page
-from monarq.store.sqlite import paging
+from monarq.store import paging
 from monarq.store.sqlite.groups import find_group
 from monarq.store.sqlite.session import Session
 

@@ -16,8 +16,8 @@ from monarq.model import (
     Queue,
     QueueKind,
 )
-from monarq.store import validation
-from monarq.store.sqlite import dead_letters, items, paging
+from monarq.store import paging, validation
+from monarq.store.sqlite import dead_letters, items
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session

@@ -9,7 +9,7 @@ import msgspec
 from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError
 from monarq.model import Delivery, MetricPoint, Page, Trace
-from monarq.store.sqlite import paging
+from monarq.store import paging
 from monarq.store.sqlite.session import Session
 
 MINUTE = 60 * SECOND

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import message_id
 from monarq.model import Page, Queue, QueueKind, Segment, StoredMessage
-from monarq.store import segments
-from monarq.store.sqlite import item_calls, items, paging, segment_log
+from monarq.store import paging, segments
+from monarq.store.sqlite import item_calls, items, segment_log
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError
 from monarq.model import ItemState, Page, Queue, QueueKind, QueueOptions, QueueStats
-from monarq.store import validation
-from monarq.store.sqlite import groups, joining, paging
+from monarq.store import paging, validation
+from monarq.store.sqlite import groups, joining
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.queue_rows import (
     OPTION_COLUMNS,

@@ -7,8 +7,8 @@ from typing import Any
 from monarq.clock import micros
 from monarq.errors import NotFoundError
 from monarq.model import MAX_OUTPUT_BYTES, OutputPart, Page, Record
-from monarq.store import validation
-from monarq.store.sqlite import items, paging
+from monarq.store import paging, validation
+from monarq.store.sqlite import items
 from monarq.store.sqlite.session import Session
 
 _RECORDS = """

@@ -6,7 +6,8 @@ from typing import Any
 
 from monarq.errors import ConflictError, NotFoundError
 from monarq.model import Page, QueueKind, Seek, SeekPreview, Standing
-from monarq.store.sqlite import paging, segment_log
+from monarq.store import paging
+from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.groups import (
     find_group,

@@ -16,9 +16,9 @@ from monarq.model import (
     SeekPreview,
     Standing,
 )
-from monarq.store import validation
+from monarq.store import paging, validation
 from monarq.store.contract.watching import MOST_FLOWS, MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
-from monarq.store.sqlite import dead_letters, flows, item_calls, items, logs, paging, standings
+from monarq.store.sqlite import dead_letters, flows, item_calls, items, logs, standings
 from monarq.store.sqlite.calls import Calls
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
