@@ -56,6 +56,7 @@ def _text(settings: Settings, url: str, store: str, data: str) -> str:
         (
             f"Monarq {version('monarq')}",
             f"  listens on  {url}{where}",
+            f"  dashboard   {url}/",
             f"  store       {store}",
             f"  data        {data}",
             "",
