@@ -163,7 +163,10 @@ def test_an_import_never_takes_a_message_for_another_of_the_same_number(
         (("tail", "nothing"), "`monarq queue list`"),
         (("tail", "orders", "--partition", "p9"), "no partition"),
         (("groups", "seek", "nobody", "orders", "--to", "end"), "does not consume"),
-        (("groups", "seek", "billing", "orders", "--to", "x"), "--to must be"),
+        (
+            ("groups", "seek", "billing", "orders", "--to", "x"),
+            "--to must be start, end, a seq, +5m",
+        ),
         (("groups", "seek", "billing", "orders", "--to", "0"), "a seq counts from 1"),
         (("groups", "delete", "nobody", "--yes"), "there is no group"),
         (("groups", "delete", "billing"), "--yes"),

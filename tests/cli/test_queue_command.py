@@ -39,7 +39,7 @@ def test_what_would_be_lost_is_said_and_nothing_is_lost_without_yes(cli: Invoke)
     cli.ok("push", "orders", stdin="1\n2\n3\n")
     cli.ok("pop", "orders", "--group", "billing")
     said = cli.refused("queue", "delete", "orders")
-    assert "3 messages (3 of them pending), 1 groups" in said
+    assert "3 messages (3 of them pending), 1 group " in said
     assert "--yes" in said
     assert "3 messages" in cli.refused("queue", "clear", "orders")
     assert cli.json("queue", "show", "orders")["stored"] == 3
@@ -56,6 +56,8 @@ def test_every_option_has_a_flag_and_a_meaning(cli: Invoke) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        (("create", "q", "--kind", "work", "--retry-limit", "1"), "an option of ordered queues"),
+        (("set", "there", "-o", "maxAttempts=1"), "an option of work queues"),
         (("create", "q", "--lease-time", "soon"), "--lease-time must be a duration"),
         (("create", "q", "--retry-limit", "x"), "--retry-limit must be a whole number"),
         (("create", "q", "-o", "leaseTme=1"), "did you mean leaseTime?"),

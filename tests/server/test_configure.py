@@ -51,6 +51,13 @@ async def test_options_without_a_meaning_are_taken_and_named(api: Api) -> None:
     assert (await api.configure("q"))["ignored"] == []
 
 
+async def test_options_of_the_other_kind_of_queue_are_taken_and_named(api: Api) -> None:
+    options = {"retryLimit": 7, "maxAttempts": 2, "maxSize": 5}
+    ordered = (await api.post(CONFIGURE, {"queue": "o", "options": options})).json
+    work = (await api.post(CONFIGURE, {"queue": "w", "kind": "work", "options": options})).json
+    assert (ordered["ignored"], work["ignored"]) == (["maxAttempts"], ["retryLimit"])
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

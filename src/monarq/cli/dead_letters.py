@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from monarq.cli.calling import Caller, calling, confirm
-from monarq.cli.formats import moment
+from monarq.cli.formats import counted, moment
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import DeadLetter, DeadLetterFilter
 
@@ -115,7 +115,7 @@ def purge(
         which = _choose(client, letter, everything, queue, group)
         total = 1 if which.ids else client.admin.count_dead_letters(which)
         if total:
-            confirm(f"Delete {total:,} dead letters for good?", yes)
+            confirm(f"Delete {counted(total, 'dead letter')} for good?", yes)
         count = client.admin.purge_dead_letters(which) if total else 0
     caller.answer({"purged": count}, f"deleted {count:,}")
 

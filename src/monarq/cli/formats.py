@@ -12,6 +12,11 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
+def counted(count: int, what: str) -> str:
+    """1 job, 2,000 jobs."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def parse_duration(text: str, field: str) -> float:
     """Seconds: `90`, `1.5h`, `1h30m`."""
     try:
@@ -26,8 +31,11 @@ def parse_duration(text: str, field: str) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-def parse_moment(text: str, field: str, now: datetime | None = None) -> datetime:
-    """`+5m` from now, `-1h` before it, `now`, or a time in ISO 8601, local if it names no zone."""
+def parse_moment(
+    text: str, field: str, now: datetime | None = None, *, or_else: str = ""
+) -> datetime:
+    """`+5m` from now, `-1h` before it, `now`, or a time in ISO 8601, local if it names no zone.
+    `or_else` names what the caller takes besides, for the error."""
     now = now or datetime.now(UTC)
     if text == "now":
         return now
@@ -40,7 +48,8 @@ def parse_moment(text: str, field: str, now: datetime | None = None) -> datetime
         raise InvalidRequestError(f"{field} must be within the years 1 to 9999") from None
     except ValueError:
         raise InvalidRequestError(
-            f"{field} must be +5m, -1h, now, or a time such as 2026-01-31T12:00:00Z, not {text!r}"
+            f"{field} must be {or_else}+5m, -1h, now, or a time such as 2026-01-31T12:00:00Z, "
+            f"not {text!r}"
         ) from None
 
 

@@ -100,7 +100,7 @@ def _request(group: str, queue: str, partition: str | None, to: str) -> Seek:
         if int(to) < 1:
             raise InvalidRequestError("--to: a seq counts from 1; `start` is the first one kept")
         return Seek(group=group, queue=queue, partition=partition, seq=int(to))
-    time = round(parse_moment(to, "--to").timestamp() * 1_000_000)
+    time = round(parse_moment(to, "--to", or_else="start, end, a seq, ").timestamp() * 1_000_000)
     return Seek(group=group, queue=queue, partition=partition, time=time)
 
 

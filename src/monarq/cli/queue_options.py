@@ -15,36 +15,33 @@ import typer
 
 from monarq.cli.formats import parse_duration
 from monarq.errors import InvalidRequestError
-from monarq.model import QueueOptions
+from monarq.model import KIND_OF_OPTION, QueueKind, QueueOptions
 
-#: What each option means, and the kind of queue it is for.
+#: What each option means.
 _MEANINGS = {
-    "lease_time": ("", "how long a consumer may take"),
-    "retention_enabled": ("", "whether old messages and finished items are removed"),
-    "retention_seconds": ("", "remove messages that old, consumed or not; 0: never"),
-    "completed_retention_seconds": (
-        "",
-        "remove what is done that long after; 0: never",
-    ),
-    "max_size": ("", "refuse pushes when so much is pending; 0: no limit"),
-    "encryption_enabled": ("", "encrypt payloads in the store"),
-    "priority": ("", "which queue a pop by namespace looks at first"),
-    "dead_queue": ("", "move the dead to this queue"),
-    "retry_limit": ("ordered", "deliveries after the first, before a message is dead"),
-    "retry_delay": ("ordered", "milliseconds before a failed message comes again"),
-    "delayed_processing": ("ordered", "deliver no message younger than this"),
-    "window_buffer": ("ordered", "deliver a partition when it has been quiet so long"),
-    "max_wait_time_seconds": ("ordered", "what waited longer is dead"),
-    "dead_letter_queue": ("ordered", "whether the dead are kept as dead letters"),
-    "dlq_after_max_retries": ("ordered", "whether used-up retries make a message dead"),
-    "retain_until_archived": ("ordered", "remove no message that is not archived yet"),
-    "max_attempts": ("work", "attempts in all, before an item is dead"),
-    "backoff_base": ("work", "a failed item waits base ^ attempts seconds"),
-    "backoff_cap": ("work", "but at most so long"),
-    "backoff_jitter": ("work", "and at random up to this part of it longer"),
-    "expire_timeout": ("work", "what was not begun that long after its push is dead"),
-    "default_priority": ("work", "the priority of items that name none"),
-    "runs_commands": ("work", "its items are shell commands, for workers to run"),
+    "lease_time": "how long a consumer may take",
+    "retention_enabled": "whether old messages and finished items are removed",
+    "retention_seconds": "remove messages that old, consumed or not; 0: never",
+    "completed_retention_seconds": "remove what is done that long after; 0: never",
+    "max_size": "refuse pushes when so much is pending; 0: no limit",
+    "encryption_enabled": "encrypt payloads in the store",
+    "priority": "which queue a pop by namespace looks at first",
+    "dead_queue": "move the dead to this queue",
+    "retry_limit": "deliveries after the first, before a message is dead",
+    "retry_delay": "milliseconds before a failed message comes again",
+    "delayed_processing": "deliver no message younger than this",
+    "window_buffer": "deliver a partition when it has been quiet so long",
+    "max_wait_time_seconds": "what waited longer is dead",
+    "dead_letter_queue": "whether the dead are kept as dead letters",
+    "dlq_after_max_retries": "whether used-up retries make a message dead",
+    "retain_until_archived": "remove no message that is not archived yet",
+    "max_attempts": "attempts in all, before an item is dead",
+    "backoff_base": "a failed item waits base ^ attempts seconds",
+    "backoff_cap": "but at most so long",
+    "backoff_jitter": "and at random up to this part of it longer",
+    "expire_timeout": "what was not begun that long after its push is dead",
+    "default_priority": "the priority of items that name none",
+    "runs_commands": "its items are shell commands, for workers to run",
 }
 _DURATIONS = frozenset(
     {
@@ -58,7 +55,6 @@ _DURATIONS = frozenset(
         "expire_timeout",
     }
 )
-_PANELS = {"": "Options", "ordered": "Options of ordered queues", "work": "Options of work queues"}
 
 
 class OptionField(msgspec.Struct, frozen=True):
@@ -119,14 +115,15 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 def _flag(field: OptionField) -> Any:
     flag = "--" + field.name.replace("_", "-")
-    kind, meaning = _MEANINGS[field.name]
+    kind = KIND_OF_OPTION.get(field.name)
+    meaning = _MEANINGS[field.name]
     default = _shown_default(field.default)
     return Annotated[
         (bool if field.kind is bool else str) | None,
         typer.Option(
             f"{flag}/--no-{flag[2:]}" if field.kind is bool else flag,
             help=f"{meaning} (default: {default})" if default else meaning,
-            rich_help_panel=_PANELS[kind],
+            rich_help_panel="Options" if kind is None else f"Options of {kind} queues",
             show_default=False,
             metavar=None if field.kind is bool else _metavar(field),
         ),
@@ -142,7 +139,9 @@ def _metavar(field: OptionField) -> str:
 def _shown_default(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
 
 
 # --- reading -------------------------------------------------------------------------------
@@ -162,6 +161,18 @@ def _gathered(flags: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
             flag = "--" + name.replace("_", "-")
             options[fields[name].encoded] = _value(fields[name], value, flag)
     return options
+
+
+def check_kind(queue: str, kind: QueueKind, options: dict[str, Any]) -> None:
+    """Refuse options that would be kept and never used."""
+    for field in option_fields().values():
+        wanted = KIND_OF_OPTION.get(field.name, kind)
+        if field.encoded in options and wanted is not kind:
+            article = "an" if kind is QueueKind.ORDERED else "a"
+            raise InvalidRequestError(
+                f"{field.encoded} is an option of {wanted} queues, and {queue!r} is {article} "
+                f"{kind} queue"
+            )
 
 
 def _known(name: str) -> OptionField:

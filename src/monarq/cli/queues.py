@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from monarq.cli.calling import Caller, calling, confirm, print_rows
-from monarq.cli.formats import moment
-from monarq.cli.queue_options import with_option_flags
+from monarq.cli.formats import counted, moment
+from monarq.cli.queue_options import check_kind, with_option_flags
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import DEFAULT_GROUP, Group, Queue, QueueKind, QueueOptions, QueueStats
 
@@ -188,6 +188,7 @@ def create(
     task: TaskOption = None,
 ) -> None:
     """Make a queue. A push makes one too, ordered and with all options at their defaults."""
+    check_kind(name, kind, options)
     with caller.client() as client:
         try:
             there = client.admin.get_queue(name)
@@ -214,7 +215,7 @@ def set_options(caller: Caller, name: NameArgument, options: dict[str, Any]) -> 
             "name an option to change, such as --lease-time 60; `monarq queue set -h` lists them"
         )
     with caller.client() as client:
-        find_queue(client, name)
+        check_kind(name, find_queue(client, name).kind, options)
         queue = client.admin.configure(name, options=options)
     now = msgspec.to_builtins(queue.options)
     caller.answer(_described(queue), f"{name}: {_pairs({key: now[key] for key in options})}")
@@ -279,9 +280,9 @@ def delete(caller: Caller, name: NameArgument, yes: YesOption = False) -> None:
         groups = [group for group in all_groups(client, queue=name) if group.name != DEFAULT_GROUP]
         lost = [_contents(queue, stats)]
         if groups:
-            lost.append(f"{len(groups):,} groups")
+            lost.append(counted(len(groups), "group"))
         if stats.dead_letters:
-            lost.append(f"{stats.dead_letters:,} dead letters")
+            lost.append(counted(stats.dead_letters, "dead letter"))
         confirm(f"Delete queue {name!r} with {', '.join(lost)} for good?", yes)
         deleted = client.admin.delete_queue(name)
     value = {
@@ -294,6 +295,6 @@ def delete(caller: Caller, name: NameArgument, yes: YesOption = False) -> None:
 
 
 def _contents(queue: Queue, stats: QueueStats) -> str:
-    what = "items" if queue.kind is QueueKind.WORK else "messages"
+    what = "item" if queue.kind is QueueKind.WORK else "message"
     pending = f" ({stats.pending:,} of them pending)" if stats.pending else ""
-    return f"{stats.stored:,} {what}{pending}"
+    return f"{counted(stats.stored, what)}{pending}"

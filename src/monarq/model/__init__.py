@@ -27,6 +27,7 @@ from monarq.model.pages import Page
 from monarq.model.pops import Message, Pop, Popped, StartFrom
 from monarq.model.pushes import Push, Pushed, PushItem, PushStatus
 from monarq.model.queues import (
+    KIND_OF_OPTION,
     PartitionRange,
     PartitionStats,
     Queue,
@@ -40,6 +41,7 @@ __all__ = [
     "DEFAULT_GROUP",
     "DEFAULT_PARTITION",
     "ERROR_KEY_LENGTH",
+    "KIND_OF_OPTION",
     "MAX_BATCH",
     "MAX_NAME_LENGTH",
     "MAX_OUTPUT_BYTES",

@@ -56,6 +56,35 @@ class QueueOptions(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """Whether its items are shell commands, for workers to run; chosen when it is made."""
 
 
+#: Options that mean something for one kind of queue alone.
+KIND_OF_OPTION = {
+    **dict.fromkeys(
+        (
+            "retry_limit",
+            "retry_delay",
+            "delayed_processing",
+            "window_buffer",
+            "max_wait_time_seconds",
+            "dlq_after_max_retries",
+            "retain_until_archived",
+        ),
+        QueueKind.ORDERED,
+    ),
+    **dict.fromkeys(
+        (
+            "max_attempts",
+            "backoff_base",
+            "backoff_cap",
+            "backoff_jitter",
+            "expire_timeout",
+            "default_priority",
+            "runs_commands",
+        ),
+        QueueKind.WORK,
+    ),
+}
+
+
 class Queue(Struct, frozen=True, rename="camel", kw_only=True):
     id: int
     name: str

@@ -119,7 +119,7 @@ export const GROUPS = [
       [
         "deadLetterQueue",
         "Keep dead letters",
-        "ordered",
+        "both",
         { kind: "switch", hint: "Off: the dead are dropped." },
       ],
       [

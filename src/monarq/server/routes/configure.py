@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from monarq.model import QueueOptions
+from monarq.model import KIND_OF_OPTION, QueueOptions
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.wire.configure import MEANINGLESS, ConfigureAnswer, ConfigureBody
 
-_OPTIONS = QueueOptions.__struct_fields__
+_NAMES = {info.name: info.encode_name for info in structs.fields(QueueOptions)}
+"""Of the options, as they are called in the API."""
 
 
 async def configure(service: Service, request: Request) -> Response:
     body: ConfigureBody = request.body
-    given = {} if body.options is None else structs.asdict(body.options)
+    fields = {} if body.options is None else structs.asdict(body.options)
+    given = {name: value for name, value in fields.items() if value is not None}
     queue = await service.broker.store.configure(
         body.queue,
         kind=body.kind,
         namespace=body.namespace,
         task=body.task,
-        options={name: given[name] for name in _OPTIONS if given.get(name) is not None},
+        options={name: given[name] for name in _NAMES if name in given},
     )
     return json_answer(
         ConfigureAnswer(
@@ -32,7 +34,14 @@ async def configure(service: Service, request: Request) -> Response:
             namespace=queue.namespace,
             task=queue.task,
             options=queue.options,
-            ignored=[name for name in MEANINGLESS if given.get(name) is not None],
+            ignored=[
+                *(name for name in MEANINGLESS if name in given),
+                *(
+                    _NAMES[name]
+                    for name, kind in KIND_OF_OPTION.items()
+                    if name in given and kind is not queue.kind
+                ),
+            ],
         )
     )
 
