@@ -33,6 +33,12 @@ def test_show_has_a_table_for_people_with_every_setting(monarq: Run) -> None:
     assert [line.split() for line in changed[1:]] == [["batch_max", "9", "MONARQ_BATCH_MAX"]]
 
 
+def test_show_says_if_nothing_was_changed(monarq: Run) -> None:
+    done = monarq("config", "show", "--changed")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "all settings are at their defaults" in done.stderr
+
+
 def test_show_hides_secrets(monarq: Run) -> None:
     secrets = {
         "MONARQ_JWT_SECRET": "hunter2" * 8,

@@ -45,8 +45,11 @@ def test_a_job_is_enqueued_run_and_looked_at(anywhere: Invoke, monarq: Run) -> N
     assert anywhere.json("retry", "bad")["state"] == "pending"
     counts = anywhere.json("status")["jobs"]
     assert (counts["pending"], counts["completed"], counts["dead"]) == (1, 1, 0)
-    assert anywhere.json("clear", "--yes")["removed"] == 2
+    work(monarq, anywhere)
+    assert "Remove 2 jobs" in anywhere.refused("clear")
+    assert anywhere.json("clear", "--yes")["removed"] == 2, "the dead are jobs, too"
     assert anywhere.json("list") == []
+    assert anywhere.json("dlq", "list") == []
 
 
 def test_flags_win_over_the_job_and_the_job_over_the_defaults(cli: Invoke) -> None:
@@ -112,7 +115,8 @@ def test_a_failed_job_is_told_from_one_that_is_scheduled(cli: Invoke, monarq: Ru
     [
         (("enqueue",), "give a command"),
         (("enqueue", "true", "--file", "x"), "give a command, or --file"),
-        (("enqueue", "{bad"), "not a job"),
+        (("enqueue", "{bad"), "not a job: what begins with { must be JSON"),
+        (("enqueue", '{"comand": "true"}'), "a job has command, id, queue"),
         (("enqueue", '{"command": "true", "prioritie": 1}'), "prioritie"),
         (("enqueue", "true", "--env", "X"), "--env must be KEY=VALUE"),
         (("enqueue", "true", "--timeout", "x"), "--timeout must be a duration"),

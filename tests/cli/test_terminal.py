@@ -106,6 +106,22 @@ def test_a_table_fits_a_narrow_terminal_and_is_whole_in_a_pipe(
     assert "x" * 300 in piped.stdout
 
 
+def test_a_terminal_too_narrow_for_a_table_gets_a_block_for_each_row(
+    cli: Invoke, at_terminal: dict[str, str]
+) -> None:
+    for name in ("a", "b"):
+        cli.ok("enqueue", "echo " + "x" * 300, "--id", f"the-job-with-the-name-{name}")
+    terminal = Terminal(at_terminal | {"NO_COLOR": "1"}, 40, "list")
+    assert terminal.end() == 0
+    lines = terminal.said.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split()[1] for line in lines if line.startswith("id ")] == [
+        "the-job-with-the-name-a",
+        "the-job-with-the-name-b",
+    ]
+    assert [line.split()[1] for line in lines if line.startswith("state ")] == ["pending"] * 2
+
+
 def test_a_payload_cannot_steer_the_terminal(cli: Invoke) -> None:
     cli.ok("enqueue", "printf '\x1b[2J' ; true", "--id", "a")
     cli.ok("push", "q", '"\\u001b[2J"')
@@ -195,6 +211,25 @@ def test_whoever_has_read_enough_causes_no_error(cli: Invoke, environment: dict[
         assert not re.search("Traceback|BrokenPipe|Exception ignored", done.stderr), done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_an_answer_that_finds_no_room_is_one_clear_line(
+    cli: Invoke, environment: dict[str, str]
+) -> None:
+    cli.ok("push", "numbers", "1")
+    for command in (["export"], ["queue", "list"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "monarq", *command],
+                env=environment,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert done.stderr == "monarq: the answer could not be written: No space left on device\n"
+
+
 def test_a_place_that_cannot_be_is_told_at_once(cli: Invoke) -> None:
     began = time.monotonic()
     said = cli.refused("list", "--url", "http://127.0.0.1:1")
@@ -203,6 +238,8 @@ def test_a_place_that_cannot_be_is_told_at_once(cli: Invoke) -> None:
     assert "not both" in cli.refused("list", "--url", "http://x", "--store", "memory:")
     assert "--url must be like" in cli.refused("list", "--url", "localhost:6632")
     assert "no kind of store" in cli.refused("list", "--store", "mysql://x")
+    said = cli.refused("list", "--store", "postgresql://nobody@127.0.0.1:1/x")
+    assert "correct --store or MONARQ_STORE" in said
 
 
 def test_a_store_with_a_mistyped_name_is_not_made_by_looking(cli: Invoke, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from monarq.cli.looking import Looker
@@ -210,8 +210,15 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
     def run(
         *, store: str | None, url: list[str] | None, token: str | None, as_json: bool, **own: Any
     ) -> None:
+        caller = Caller(store, url, token, as_json)
         try:
-            command(Caller(store, url, token, as_json), **own)
+            command(caller, **own)
+        except StoreUnavailableError as error:
+            if not caller.urls:
+                error.add_note(
+                    "start it, or correct --store or MONARQ_STORE; `monarq doctor` looks closer"
+                )
+            raise
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 

@@ -53,6 +53,9 @@ def show(
         file = str(loaded.file) if loaded.file else None
         print(json.dumps({"file": file, "settings": settings}, indent=2, ensure_ascii=False))
         return
+    if not rows:
+        complain("all settings are at their defaults")
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("setting", "value", "from"):
         table.add_column(heading, overflow="fold")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monarq.cli.calling import Caller, calling, confirm
-from monarq.cli.formats import duration
+from monarq.cli.calling import Caller, calling, confirm, say
+from monarq.cli.formats import counted, duration
 from monarq.cli.tables import printable, state_text
 from monarq.job import ITEM_STATE, JobState, job_state
-from monarq.model import ItemState
+from monarq.model import DeadLetterFilter, ItemState
 
 if TYPE_CHECKING:
     from monarq.cli.looking import Looker
@@ -163,6 +163,8 @@ def logs(
 def _print_output(stdout: str, stderr: str) -> None:
     sys.stdout.write(stdout)
     sys.stderr.write(stderr)
+    if not stdout and not stderr:
+        say("it printed nothing; `monarq show` tells how it ended")
 
 
 def _follow(client: Looker, item_id: str, attempt: int, *, follow: bool) -> None:
@@ -207,7 +209,8 @@ def status(caller: Caller) -> None:
         for state, count in counts.items():
             print(f"{state_text(state)}{'':{12 - len(state)}}{count:>10,}")
         print(
-            f"\n{len(workers)} workers, {len(running)} jobs running, {throughput:g} jobs a minute"
+            f"\n{counted(len(workers), 'worker')}, {counted(len(running), 'job')} running, "
+            f"{throughput:g} jobs a minute"
         )
         for known in workers:
             for job in known.info.running:
@@ -259,7 +262,12 @@ def clear(
         names = [queue] if queue is not None else work_queues(client)
         total = sum(client.admin.queue_stats(queue=name).rows[0].stored for name in names)
         if total:
-            confirm(f"Remove {total:,} jobs from {', '.join(names)}?", yes)
-        removed = {name: client.admin.clear_queue(name) for name in names}
+            confirm(f"Remove {counted(total, 'job')} from {', '.join(names)}?", yes)
+        # Clearing leaves what is dead: that goes with its dead letters.
+        removed = {
+            name: client.admin.clear_queue(name)
+            + client.admin.purge_dead_letters(DeadLetterFilter(queue=name))
+            for name in names
+        }
     count = sum(removed.values())
-    caller.answer({"removed": count, "queues": removed}, f"removed {count:,} jobs")
+    caller.answer({"removed": count, "queues": removed}, f"removed {counted(count, 'job')}")

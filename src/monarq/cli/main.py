@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -57,6 +58,8 @@ _RUNNING = frozenset({"serve", "config", "api-key", "buffer", "bench"})
 
 #: Their processes and threads end in their own time.
 _LONG_RUNNING = frozenset({"serve", "worker", "bench", "demo", "pipeline"})
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 #: What to do about a refusal, by its code.
 _HINTS = {
@@ -154,9 +157,9 @@ def _leave(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (BrokenPipeError, ValueError):
-            # Whoever read our answer has had enough of it.
-            code = code or 1
+        except (OSError, ValueError) as error:
+            # Whoever read our answer has had enough of it, or there is no room for it.
+            code = code or told(error) or 1
     os._exit(code)
 
 
@@ -177,6 +180,9 @@ def told(error: Exception) -> int | None:
             complain(f"  {note}")
         if error.code in _HINTS:
             complain(f"  {_HINTS[error.code]}")
+        return 1
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        complain(f"the answer could not be written: {error.strerror}")
         return 1
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         # Python keeps bytes of arguments and of stdin that are no text as halves of pairs.

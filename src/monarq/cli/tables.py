@@ -13,6 +13,8 @@ from typing import Any
 
 _GAP = "  "
 _NARROWEST = 4
+#: A column that is cut to less tells nothing.
+_READABLE = 6
 #: Numbers that name something, and are not counted with: no separators.
 _NAMES = frozenset({"pid", "number", "seq", "attempt", "from seq", "to seq", "position"})
 _STATE_COLUMNS = frozenset({"state", "outcome", "status", "level"})
@@ -27,7 +29,8 @@ _BOLD = "1"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """What does not fit the terminal is cut in the widest columns."""
+    """What does not fit the terminal is cut in the widest columns. Where nothing readable would be
+    left of them, each row is a block with a line for each column."""
     cells = [
         [_cell(column, value) for column, value in zip(columns, row, strict=True)] for row in rows
     ]
@@ -35,21 +38,38 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         max(map(_width, (column, *(row[number] for row in cells))))
         for number, column in enumerate(columns)
     ]
-    widths = _fitted(widths, line_width())
+    most = line_width()
+    if most is not None and sum(min(width, _READABLE) for width in widths) > _room(widths, most):
+        _print_blocks(columns, cells, most)
+        return
+    widths = _fitted(widths, most)
     right = [
         all(isinstance(row[number], int | float | None) for row in rows)
         for number in range(len(columns))
     ]
-    coloured = may_colour()
-    print(_line(columns, widths, right, [_BOLD] * len(columns) if coloured else []))
+    print(_line(columns, widths, right, [_BOLD] * len(columns) if may_colour() else []))
     for row in cells:
-        styles = []
-        if coloured:
-            styles = [
-                _COLOURS.get(text, "") if column in _STATE_COLUMNS else ""
-                for column, text in zip(columns, row, strict=True)
-            ]
-        print(_line(row, widths, right, styles))
+        print(_line(row, widths, right, _styles(columns, row)))
+
+
+def _print_blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], most: int) -> None:
+    names = max(map(_width, columns))
+    widths = [names, max(_NARROWEST, most - names - len(_GAP))]
+    for number, row in enumerate(cells):
+        if number:
+            print()
+        styles = _styles(columns, row) or [""] * len(columns)
+        for column, text, style in zip(columns, row, styles, strict=True):
+            print(_line([column, text], widths, [False, False], ["", style]))
+
+
+def _styles(columns: Sequence[str], row: Sequence[str]) -> list[str]:
+    if not may_colour():
+        return []
+    return [
+        _COLOURS.get(text, "") if column in _STATE_COLUMNS else ""
+        for column, text in zip(columns, row, strict=True)
+    ]
 
 
 def may_colour() -> bool:
@@ -74,10 +94,15 @@ def line_width() -> int | None:
     return max(20, shutil.get_terminal_size().columns)
 
 
+def _room(widths: Sequence[int], most: int) -> int:
+    """What the gaps between so many columns leave for them."""
+    return most - len(_GAP) * (len(widths) - 1)
+
+
 def _fitted(widths: list[int], most: int | None) -> list[int]:
     if most is None:
         return widths
-    left = most - len(_GAP) * (len(widths) - 1)
+    left = _room(widths, most)
     fitted = list(widths)
     while sum(fitted) > left:
         widest = max(range(len(fitted)), key=lambda number: fitted[number])

@@ -54,8 +54,13 @@ def read_request(text: str) -> JobRequest:
         return JobRequest(command=stripped)
     try:
         return msgspec.json.decode(stripped, type=JobRequest)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(JobRequest.__struct_fields__)
+        raise InvalidRequestError(f"not a job: {error}; a job has {fields}") from None
     except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"not a job: {error}") from None
+        raise InvalidRequestError(
+            f"not a job: what begins with {{ must be JSON, and this is not ({error})"
+        ) from None
 
 
 # --- settings ------------------------------------------------------------------------------

@@ -45,7 +45,10 @@ async def run_load(plan: Plan, watch: Watch | None = None) -> Findings:
     except ValueError as error:
         raise LoadError(str(error)) from None
     except (OSError, ConnectionLostError) as error:
-        raise LoadError(f"cannot speak to {plan.url}: {error}") from None
+        raise LoadError(
+            f"cannot speak to {plan.url} ({error}): start a broker with `monarq serve`, or "
+            "correct --url"
+        ) from None
 
 
 class _Run:
