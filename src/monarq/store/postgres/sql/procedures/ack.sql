@@ -405,102 +405,81 @@ begin
 end
 $$;
 
--- Completes, of these leases, what is under them alone and in line: nothing remembered, nothing
--- asked twice. Answers what it did, and whether that was all of it; the rest is as it was, but
--- locked.
+-- Completes, of these leases, what is under them in line: nothing remembered. Answers what it did,
+-- and whether that was all of it; the rest is as it was, but locked. Of a lease that is asked for
+-- twice, it is the first that is answered.
 create or replace function monarq.complete_leases(
     p_now bigint, p_leases bigint[], p_tokens text[], p_statuses integer[],
     out places integer[], out partitions bigint[], out counts integer[], out is_all boolean
 )
     language plpgsql
 as $$
-#variable_conflict use_column
-declare
-    v record;
 begin
-    select count(*) as seen, count(distinct s.place) as covered,
-        array_agg(s.place::integer) filter (where s.is_short) as places,
-        array_agg(s.row) filter (where s.is_short) as rows,
-        array_agg(s.partition_id) filter (where s.is_short) as partitions,
-        array_agg(s.group_id) filter (where s.is_short) as groups,
-        array_agg(s.position + 1) filter (where s.is_short) as firsts,
-        array_agg(s.lease_to) filter (where s.is_short) as lasts,
-        array_agg(s.lease_no) filter (where s.is_short) as leases,
-        array_agg(s.leased_at) filter (where s.is_short) as times,
-        array_agg(s.consumer) filter (where s.is_short) as consumers
-    into v
-    from (
+    with locked as materialized (
         select e.place, c.*,
-            e.status = 0 and e.alone and c.lease_no = e.lease_no and c.lease_token = e.token
+            e.status = 0 and c.lease_no = e.lease_no and c.lease_token = e.token
                 and c.lease_until > p_now and not c.has_unresolved as is_short
         from (
-            select l.*, u.*, count(*) over (partition by u.partition_id, u.group_id) = 1 as alone
+            select a.*, u.*
             from unnest(p_leases, p_tokens, p_statuses) with ordinality
-                as l (lease_no, token, status, place)
+                as a (lease_no, token, status, place)
             cross join lateral (
                 select partition_id, group_id from monarq.cursors
-                where lease_no = l.lease_no and lease_token = l.token offset 0
+                where lease_no = a.lease_no and lease_token = a.token offset 0
             ) as u
-            order by u.partition_id, u.group_id
+            order by u.partition_id, u.group_id, a.place
         ) as e
         cross join lateral (
-            select c.ctid as row, c.* from monarq.cursors c
-            where c.partition_id = e.partition_id and c.group_id = e.group_id for update
+            select ctid as row, partition_id, group_id, position, lease_no, lease_token, lease_until,
+                leased_at, lease_to, consumer, has_unresolved
+            from monarq.cursors
+            where partition_id = e.partition_id and group_id = e.group_id for update
         ) as c
-        -- Keeps what is asked of the locked rows from being asked before they are locked.
-        offset 0
-    ) as s;
-    is_all := v.seen = cardinality(v.places) and v.covered = cardinality(p_leases);
-    if v.places is null then
-        return;
-    end if;
-    with queues as materialized (
-        select g.id as group_id, g.queue_id
-        from (select distinct id from unnest(v.groups) as id) as d
-        cross join lateral (
-            select id, queue_id from monarq.groups where id = d.id offset 0
-        ) as g
     ), answered as (
+        -- By their place in the table, which is theirs while they are locked. One that changed
+        -- before it was locked is not there as it was seen, and is left.
         update monarq.cursors c set
-            position = s.last_seq, lease_left = 0,
-            ended_lease_no = c.lease_no, ended_answered = true,
+            position = s.lease_to, lease_left = 0,
+            ended_lease_no = s.lease_no, ended_answered = true,
             lease_no = null, lease_until = null, leased_at = null, lease_to = null,
             consumer = null,
             available_at = case when s.is_drained is null then p_now end
         from (
-            select n.*, p.is_drained
-            from unnest(v.places, v.rows, v.partitions, v.firsts, v.lasts, v.leases, v.times,
-                    v.consumers)
-                as n (place, row, partition_id, first_seq, last_seq, lease_no, leased_at, consumer)
+            select l.*, p.queue_id, d.is_drained
+            from locked l
+            cross join lateral (
+                select queue_id, last_seq from monarq.partitions where id = l.partition_id offset 0
+            ) as p
             -- Those that seem drained wait for pushes under way (see is_drained).
             left join lateral (
-                select true as is_drained from monarq.partitions p
-                where p.id = n.partition_id and p.last_seq <= n.last_seq for share
-            ) as p on true
+                select true as is_drained from monarq.partitions
+                where p.last_seq <= l.lease_to and id = l.partition_id and last_seq <= l.lease_to
+                for share
+            ) as d on true
+            where l.is_short
         ) as s
-        -- By their place in the table, which is theirs while they are locked.
         where c.ctid = s.row
-        returning s.place, s.partition_id, c.group_id, s.consumer, s.lease_no, s.leased_at,
-            s.first_seq, s.last_seq
+        returning s.place::integer, s.queue_id, s.partition_id, s.group_id, s.consumer, s.lease_no,
+            s.leased_at, s.position + 1 as first_seq, s.lease_to as last_seq,
+            (s.lease_to - s.position)::integer as count
     ), logged as (
         insert into monarq.deliveries (queue_id, partition_id, group_id, consumer, lease_no,
             leased_at, ended_at, first_seq, last_seq, completed)
-        select q.queue_id, a.partition_id, a.group_id, a.consumer, a.lease_no, a.leased_at, p_now,
-            a.first_seq, a.last_seq, a.last_seq - a.first_seq + 1
-        from answered a join queues q on q.group_id = a.group_id
+        select queue_id, partition_id, group_id, consumer, lease_no, leased_at, p_now, first_seq,
+            last_seq, count
+        from answered
     ), counted as (
         insert into monarq.counters as c (queue_id, group_id, shard, position, completed)
-        select q.queue_id, a.group_id, monarq.shard(), sum(a.last_seq - a.first_seq + 1),
-            sum(a.last_seq - a.first_seq + 1)
-        from answered a join queues q on q.group_id = a.group_id
-        group by q.queue_id, a.group_id order by q.queue_id, a.group_id
+        select queue_id, group_id, monarq.shard(), sum(count), sum(count)
+        from answered group by queue_id, group_id order by queue_id, group_id
         on conflict (queue_id, group_id, shard) do update set
             position = c.position + excluded.position,
             completed = c.completed + excluded.completed
     )
-    select array_agg(a.place), array_agg(a.partition_id),
-        array_agg((a.last_seq - a.first_seq + 1)::integer)
-    into places, partitions, counts from answered a;
+    select array_agg(a.place), array_agg(a.partition_id), array_agg(a.count),
+        count(*) = (select count(*) from locked)
+            and count(distinct a.place) = cardinality(p_leases)
+    into places, partitions, counts, is_all from answered a;
 end
 $$;
 

@@ -387,6 +387,52 @@ begin
 end
 $$;
 
+-- These messages, one row a segment, which is cut to them.
+create or replace function monarq.messages_between(
+    p_partition bigint, p_first bigint, p_last bigint
+) returns table (
+    seq bigint, count integer, created_at bigint, data bytea, offsets bytea,
+    transaction_ids text[], trace_ids text[], producers text[], headers text[]
+)
+    language sql stable
+as $$
+    select s.first_seq + cut.skip, cut.length, s.created_at,
+        case when cut.length = s.count then s.data else substring(s.data
+            from monarq.offset_at(o.offsets, 0) + 1
+            for monarq.offset_at(o.offsets, cut.length) - monarq.offset_at(o.offsets, 0)) end,
+        o.offsets,
+        case when cut.length = s.count then s.transaction_ids
+            else s.transaction_ids[cut.skip + 1 : cut.skip + cut.length] end,
+        case when cut.length = s.count then s.trace_ids
+            else s.trace_ids[cut.skip + 1 : cut.skip + cut.length] end,
+        case when cut.length = s.count then s.producers
+            else s.producers[cut.skip + 1 : cut.skip + cut.length] end,
+        case when cut.length = s.count then s.headers
+            else s.headers[cut.skip + 1 : cut.skip + cut.length] end
+    -- The one with the first message, and where more than that is wanted, those behind it.
+    from (
+        (select * from monarq.segments
+            where partition_id = p_partition and first_seq <= p_first
+            order by first_seq desc limit 1)
+        union all
+        (select * from monarq.segments
+            where p_last > p_first and partition_id = p_partition
+                and first_seq > p_first and first_seq <= p_last offset 0)
+    ) as s
+    cross join lateral (
+        select greatest(p_first - s.first_seq, 0)::integer as skip,
+            (least(p_last - s.first_seq + 1, s.count)
+                - greatest(p_first - s.first_seq, 0))::integer as length
+    ) as cut
+    -- Cut once: it is looked into for where the payloads begin and end.
+    cross join lateral (
+        select case when cut.length = s.count then s.offsets
+            else substring(s.offsets from 4 * cut.skip + 1 for 4 * (cut.length + 1)) end as offsets
+        offset 0
+    ) as o
+    where cut.length > 0
+$$;
+
 -- g: runs of requests for the same thing, how many each. g_groups: the groups' ids as text, one,
 -- or by labels several joined by commas. r: the requests in order; an array with one element is
 -- good for all of them, and 0 or '' stands for none. Rows come in order of delivery: one a
@@ -417,7 +463,6 @@ declare
     v_next bigint;
     v_partition bigint;
     v_one record;
-    v_short record;
     v_got record;
     o_request integer[];
     o_lease bigint[];
@@ -489,16 +534,17 @@ begin
                 v_request := v_request + 1;
             end if;
         end if;
-        -- The short way: as many cursors as there are requests, one each, in one statement; none,
-        -- if one of them is not simply next.
-        while not v_slow and v_request <= v_end and g_count[v_run] > 1 loop
+        -- The short way: as many cursors as there are requests, one each, in one statement. It
+        -- answers all of them, or, if one cursor is not simply next, none.
+        if not v_slow and g_count[v_run] > 1 then
+            return query
             with locked as materialized (
                 select c.ctid as row, c.partition_id, c.position,
                     c.lease_no is not null or c.has_unresolved as special
                 from monarq.cursors c
                 where c.group_id = v_groups[1] and c.available_at <= v_now
                 order by c.available_at, c.partition_id
-                limit v_end - v_request + 1
+                limit g_count[v_run]
                 for update skip locked
             ), next as materialized (
                 select l.*, p.name, p.last_seq, row_number() over () as place
@@ -551,29 +597,25 @@ begin
                 returning n.place, n.lease_no, n.until, n.partition_id, n.name,
                     n.position + 1 as first_seq, n.lease_to as last_seq
             )
-            select (select count(*) from next) as seen, count(*)::integer as count,
-                array_agg((v_request - 1 + l.place)::integer) as requests,
-                array_agg(l.lease_no) as leases, array_agg(l.until) as untils,
-                array_agg(l.partition_id) as partitions, array_agg(l.name) as names,
-                array_agg(l.first_seq) as firsts, array_agg(l.last_seq) as lasts
-            into v_short from (select * from leased order by place) as l;
-            exit when v_short.seen = 0;
-            if v_short.count = 0 then
+            select v_request - 1 + l.place::integer, l.lease_no, l.until, null::bigint, q.id,
+                l.partition_id, l.name, null::json, s.*
+            from leased l
+            cross join lateral monarq.messages_between(l.partition_id, l.first_seq, l.last_seq) as s
+            union all
+            -- A row that changed before it was locked is there, but not as it was seen.
+            select r, null, null, (select case when count(*) > (select count(*) from leased)
+                    then v_now else monarq.next_available(v_now, v_groups, null) end from next),
+                null, null, null, null, null, null, null, null, null, null, null, null, null
+            from generate_series(v_request, v_end) r
+            where r not in (select v_request - 1 + place from leased)
+                and not exists (select from next where special or last_seq <= position)
+            order by 1, 9;
+            if found then
+                v_request := v_end + 1;
+            else
                 v_slow := true;
-                exit;
             end if;
-            o_request := o_request || v_short.requests;
-            o_lease := o_lease || v_short.leases;
-            o_until := o_until || v_short.untils;
-            o_queue := o_queue || array_fill(q.id, array[v_short.count]);
-            o_partition := o_partition || v_short.partitions;
-            o_name := o_name || v_short.names;
-            o_first := o_first || v_short.firsts;
-            o_last := o_last || v_short.lasts;
-            o_marks := o_marks || array_fill(null::json, array[v_short.count]);
-            o_next := o_next || array_fill(null::bigint, array[v_short.count]);
-            v_request := v_request + v_short.count;
-        end loop;
+        end if;
         while v_slow and v_request <= v_end loop
             v_got := monarq.pop_slowly(v_now, v_groups, v_partition,
                 coalesce(r_batch[v_request], r_batch[1]),
@@ -614,22 +656,7 @@ begin
 
     return query
     select o.request, o.lease, case when o.lease is not null then o.until end, o.next_at,
-        coalesce(o.queue_id, p.queue_id), o.partition_id, coalesce(o.name, p.name), o.marks,
-        s.first_seq + cut.skip, cut.length, s.created_at,
-        case when cut.length = s.count then s.data else substring(s.data
-            from monarq.offset_at(s.offsets, cut.skip) + 1
-            for monarq.offset_at(s.offsets, cut.skip + cut.length)
-                - monarq.offset_at(s.offsets, cut.skip)) end,
-        case when cut.length = s.count then s.offsets
-            else substring(s.offsets from 4 * cut.skip + 1 for 4 * (cut.length + 1)) end,
-        case when cut.length = s.count then s.transaction_ids
-            else s.transaction_ids[cut.skip + 1 : cut.skip + cut.length] end,
-        case when cut.length = s.count then s.trace_ids
-            else s.trace_ids[cut.skip + 1 : cut.skip + cut.length] end,
-        case when cut.length = s.count then s.producers
-            else s.producers[cut.skip + 1 : cut.skip + cut.length] end,
-        case when cut.length = s.count then s.headers
-            else s.headers[cut.skip + 1 : cut.skip + cut.length] end
+        coalesce(o.queue_id, p.queue_id), o.partition_id, coalesce(o.name, p.name), o.marks, s.*
     from unnest(o_request, o_lease, o_until, o_queue, o_partition, o_name, o_first, o_last, o_marks,
             o_next)
         with ordinality as o (request, lease, until, queue_id, partition_id, name, first_seq,
@@ -638,22 +665,7 @@ begin
         select queue_id, name from monarq.partitions
         where o.name is null and id = o.partition_id offset 0
     ) as p on true
-    -- The one with the first message, and where more than that is wanted, those behind it.
-    cross join lateral (
-        (select * from monarq.segments
-            where partition_id = o.partition_id and first_seq <= o.first_seq
-            order by first_seq desc limit 1)
-        union all
-        (select * from monarq.segments
-            where o.last_seq > o.first_seq and partition_id = o.partition_id
-                and first_seq > o.first_seq and first_seq <= o.last_seq offset 0)
-    ) as s
-    cross join lateral (
-        select greatest(o.first_seq - s.first_seq, 0)::integer as skip,
-            (least(o.last_seq - s.first_seq + 1, s.count)
-                - greatest(o.first_seq - s.first_seq, 0))::integer as length
-    ) as cut
-    where cut.length > 0
-    order by o.place, s.first_seq;
+    cross join lateral monarq.messages_between(o.partition_id, o.first_seq, o.last_seq) as s
+    order by o.place, s.seq;
 end
 $$;
