@@ -111,9 +111,21 @@ class Inbox(abc.ABC, Generic[C]):
     async def _ask(self, trip: Trip[C]) -> Sequence[Any]:
         """Make the one call to the store: an answer, or its error, for each call."""
 
-    @abc.abstractmethod
     def _settle(self, calls: list[C], answers: Sequence[Any]) -> None:
-        """Hand out the answers."""
+        """Hand out the answers, of which an error fails its call."""
+        measure = self._measure
+        messages = 0
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, MonarqError):
+                measure.errors += 1
+                fail(call, answer)
+            else:
+                messages += call.count
+                if not call.done():
+                    call.set_result(answer)
+        measure.messages += messages
+        measure.batch_messages.observe(messages)
+        self._settle_late(calls, answers)
 
     def _unavailable(self, trip: Trip[C], error: StoreUnavailableError) -> None:
         """The store failed, and nobody knows whether it has carried the calls out."""
@@ -122,7 +134,7 @@ class Inbox(abc.ABC, Generic[C]):
             fail(call, error)
 
     def _settle_late(self, calls: list[C], answers: Sequence[Any]) -> None:
-        """Answers to calls that were given up before."""
+        """What answers mean for others than the callers, who may have been given up before."""
 
     # --- taking calls ----------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from monarq.broker.batching import Call, Inbox, Limits, Trip, fail
+from monarq.broker.batching import Call, Inbox, Limits, Trip
 from monarq.broker.measures import CallMeasure, Measures
 from monarq.errors import MonarqError, StoreUnavailableError
 from monarq.store.contract import Store
@@ -63,7 +63,7 @@ class ManyInbox(Inbox[Call]):
         return shares
 
     def _settle(self, calls: list[Call], answers: Sequence[Any]) -> None:
-        measure, done = self._measure, self._done
+        measure = self._measure
         messages = 0
         for call, answer in zip(calls, answers, strict=True):
             if not call.done():
@@ -71,9 +71,7 @@ class ManyInbox(Inbox[Call]):
             messages += len(answer)
         measure.messages += messages
         measure.batch_messages.observe(messages)
-        if done is not None:
-            for call, answer in zip(calls, answers, strict=True):
-                done(call.request, answer)
+        self._settle_late(calls, answers)
 
     def _settle_late(self, calls: list[Call], answers: Sequence[Any]) -> None:
         if self._done is not None:
@@ -100,21 +98,6 @@ class SingleInbox(Inbox[Call]):
     async def _ask(self, trip: Trip[Call]) -> Sequence[Any]:
         answers: Sequence[Any] = await self._ask_store([call.request for call in trip.calls])
         return answers
-
-    def _settle(self, calls: list[Call], answers: Sequence[Any]) -> None:
-        measure = self._measure
-        messages = 0
-        for call, answer in zip(calls, answers, strict=True):
-            if isinstance(answer, MonarqError):
-                measure.errors += 1
-                fail(call, answer)
-            else:
-                messages += call.count
-                if not call.done():
-                    call.set_result(answer)
-        measure.messages += messages
-        measure.batch_messages.observe(messages)
-        self._settle_late(calls, answers)
 
     def _settle_late(self, calls: list[Call], answers: Sequence[Any]) -> None:
         for call, answer in zip(calls, answers, strict=True):

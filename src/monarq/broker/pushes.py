@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from monarq.broker.batching import Call, Inbox, Limits, Trip, fail
+from monarq.broker.batching import Call, Inbox, Limits, Trip
 from monarq.broker.failover import Failover, Route
 from monarq.broker.measures import Measures
 from monarq.errors import MonarqError, StoreUnavailableError
@@ -56,21 +56,6 @@ class PushInbox(Inbox[PushCall]):
                 self._to_buffer.discard(trip)
         requests = [call.request for call in trip.calls]
         return await self._store().push(requests, mark=trip.mark)
-
-    def _settle(self, calls: list[PushCall], answers: Sequence[Any]) -> None:
-        measure = self._measure
-        messages = 0
-        for call, answer in zip(calls, answers, strict=True):
-            if isinstance(answer, MonarqError):
-                measure.errors += 1
-                fail(call, answer)
-            else:
-                messages += call.count
-                if not call.done():
-                    call.set_result(answer)
-        measure.messages += messages
-        measure.batch_messages.observe(messages)
-        self._settle_late(calls, answers)
 
     def _settle_late(self, calls: list[PushCall], answers: Sequence[Any]) -> None:
         self._pushed([call.request for call in calls], answers)

@@ -5,7 +5,8 @@ import { notice } from "./dialog.js";
 import { h } from "./dom.js";
 import { count, duration, plural } from "./format.js";
 import { heatMap } from "./heat_map.js";
-import { choice, empty, groupName, name, panel, search, select, state, when } from "./parts.js";
+import { PLACE } from "./partition_columns.js";
+import { choice, empty, groupName, name, panel, search, select, when } from "./parts.js";
 import { link } from "./router.js";
 import { table, turned } from "./table.js";
 import { later } from "./timing.js";
@@ -97,36 +98,7 @@ export function partitionsView(queue, ctx) {
   }
 
   const columns = () => [
-    { key: "partition", label: "Partition", sort: "id", cell: (row) => name(row.partition) },
-    { key: "state", label: "State", width: "116px", cell: (row) => state(row.state) },
-    {
-      key: "lag",
-      label: "Behind",
-      sort: "lag",
-      num: true,
-      width: "96px",
-      cell: (row) => count(row.lag),
-    },
-    {
-      key: "age",
-      label: "Oldest",
-      sort: "age",
-      num: true,
-      hide: 1,
-      width: "96px",
-      cell: (row) =>
-        row.ageSeconds === null ? h("span.faint", null, "–") : duration(row.ageSeconds),
-    },
-    {
-      key: "attempts",
-      label: "Failed tries",
-      sort: "attempts",
-      num: true,
-      width: "116px",
-      hide: 1,
-      cell: (row) =>
-        row.attempts ? h("span.bad", null, count(row.attempts)) : h("span.faint", null, "0"),
-    },
+    ...PLACE,
     {
       key: "consumer",
       label: "Lease holder",

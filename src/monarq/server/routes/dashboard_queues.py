@@ -163,13 +163,9 @@ async def get_losses(service: Service, request: Request) -> Response:
 async def list_partitions(service: Service, request: Request) -> Response:
     query: PartitionLinesQuery = request.query
     name = path_name(request, "queue")
-    store = service.broker.store
-    await check_ordered(store, name)
-    group = query.group
-    if group is None:
-        group = furthest_behind(await _view_of(service, name), name)
+    group = await _group_shown(service, name, query.group)
     now = service.now()
-    standings, truncated = await read_standings(store, name, group)
+    standings, truncated = await read_standings(service.broker.store, name, group)
     wanted = query.search.casefold() if query.search is not None else ""
     found = [one for one in standings if wanted in one.partition.casefold()]
     if query.sort != "id" or query.order == "desc":
@@ -192,13 +188,9 @@ async def list_partitions(service: Service, request: Request) -> Response:
 async def get_heat(service: Service, request: Request) -> Response:
     query: HeatQuery = request.query
     name = path_name(request, "queue")
-    store = service.broker.store
-    await check_ordered(store, name)
-    group = query.group
-    if group is None:
-        group = furthest_behind(await _view_of(service, name), name)
+    group = await _group_shown(service, name, query.group)
     now = service.now()
-    standings, truncated = await read_standings(store, name, group)
+    standings, truncated = await read_standings(service.broker.store, name, group)
     heat = Heat(standings, query.by, query.cells, now)
     return json_answer(
         HeatAnswer(
@@ -216,6 +208,12 @@ async def get_heat(service: Service, request: Request) -> Response:
             at=iso(now),
         )
     )
+
+
+async def _group_shown(service: Service, queue: str, asked: str | None) -> str | None:
+    """By whose place the partitions of an ordered queue are shown."""
+    await check_ordered(service.broker.store, queue)
+    return asked if asked is not None else furthest_behind(await _view_of(service, queue), queue)
 
 
 _QUEUES = "/api/v1/dashboard/queues"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,10 +20,13 @@ from monarq.model import ItemState
 from monarq.server.service import Service
 from monarq.server.watch.overview import overview
 from monarq.server.watch.sampler import Sight
+from monarq.server.watch.snapshot import View
 from monarq.server.watch.streams import Told
 from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.dashboard import OverviewSight
+
+T = TypeVar("T")
 
 MOST_ROWS = 500
 _OUTPUT_SECONDS = 1.0
@@ -70,56 +74,55 @@ def _without_time(name: str, value: Any) -> Any:
 
 
 async def watch_queues(service: Service) -> Told:
-    seen = -1
-    async for sight in _sights(service):
-        view = sight.view
-        if not view.now.at:
-            continue
-        is_next = view.version == seen + 1
-        names = view.changed_queues if is_next else set()
-        first = seen < 0
-        seen = view.version
-        if first or not is_next or names:
-            queues = view.now.queues
-            shown = sorted(name for name in names if name in queues)[:MOST_ROWS]
-            yield (
-                "queues",
-                {
-                    "at": iso(view.now.at),
-                    "changed": [view.queue_line(queues[name]) for name in shown],
-                    "gone": sorted(names - queues.keys())[:MOST_ROWS],
-                    "total": len(queues),
-                    "more": (not first and not is_next) or len(names) > MOST_ROWS,
-                },
-            )
+    async for view, names, missed in _changes(service, lambda view: view.changed_queues):
+        queues = view.now.queues
+        shown = sorted(name for name in names if name in queues)[:MOST_ROWS]
+        yield (
+            "queues",
+            {
+                "at": iso(view.now.at),
+                "changed": [view.queue_line(queues[name]) for name in shown],
+                "gone": sorted(names - queues.keys())[:MOST_ROWS],
+                "total": len(queues),
+                "more": missed or len(names) > MOST_ROWS,
+            },
+        )
 
 
 async def watch_groups(service: Service) -> Told:
+    async for view, places, missed in _changes(service, lambda view: view.changed_groups):
+        groups = view.now.groups
+        there = sorted(place for place in places if place[1] in groups.get(place[0], {}))
+        gone = sorted(place for place in places if place[1] not in groups.get(place[0], {}))
+        yield (
+            "groups",
+            {
+                "at": iso(view.now.at),
+                "changed": [
+                    view.group_line(groups[queue][name]) for queue, name in there[:MOST_ROWS]
+                ],
+                "gone": [{"queue": queue, "name": name} for queue, name in gone[:MOST_ROWS]],
+                "total": view.now.group_count(),
+                "more": missed or len(places) > MOST_ROWS,
+            },
+        )
+
+
+async def _changes(
+    service: Service, changed: Callable[[View], set[T]]
+) -> AsyncIterator[tuple[View, set[T], bool]]:
+    """The first view, and then each that has changes, with what they are about; and whether
+    views were missed, so that nobody knows what else has changed."""
     seen = -1
     async for sight in _sights(service):
         view = sight.view
         if not view.now.at:
             continue
-        is_next = view.version == seen + 1
-        places = view.changed_groups if is_next else set()
-        first = seen < 0
+        first, is_next = seen < 0, view.version == seen + 1
         seen = view.version
-        if first or not is_next or places:
-            groups = view.now.groups
-            there = sorted(place for place in places if place[1] in groups.get(place[0], {}))
-            gone = sorted(place for place in places if place[1] not in groups.get(place[0], {}))
-            yield (
-                "groups",
-                {
-                    "at": iso(view.now.at),
-                    "changed": [
-                        view.group_line(groups[queue][name]) for queue, name in there[:MOST_ROWS]
-                    ],
-                    "gone": [{"queue": queue, "name": name} for queue, name in gone[:MOST_ROWS]],
-                    "total": view.now.group_count(),
-                    "more": (not first and not is_next) or len(places) > MOST_ROWS,
-                },
-            )
+        names = changed(view) if is_next else set()
+        if first or not is_next or names:
+            yield view, names, not first and not is_next
 
 
 async def watch_queue(service: Service, queue: str) -> Told:

@@ -6,6 +6,7 @@ import { h } from "../dom.js";
 import { count, duration, plural, rate } from "../format.js";
 import { destroyGroup, retryMessage, seek, skipMessage } from "../group_acts.js";
 import { groupTable } from "../group_table.js";
+import { PLACE } from "../partition_columns.js";
 import {
   button,
   empty,
@@ -277,36 +278,7 @@ function attemptDots(used, tries) {
 }
 
 const COLUMNS = [
-  { key: "partition", label: "Partition", sort: "id", cell: (row) => name(row.partition) },
-  { key: "state", label: "State", width: "116px", cell: (row) => state(row.state) },
-  {
-    key: "lag",
-    label: "Behind",
-    sort: "lag",
-    num: true,
-    width: "96px",
-    cell: (row) => count(row.lag),
-  },
-  {
-    key: "age",
-    label: "Oldest",
-    sort: "age",
-    num: true,
-    hide: 1,
-    width: "104px",
-    cell: (row) =>
-      row.ageSeconds === null ? h("span.faint", null, "–") : duration(row.ageSeconds),
-  },
-  {
-    key: "attempts",
-    label: "Failed tries",
-    sort: "attempts",
-    num: true,
-    width: "116px",
-    hide: 1,
-    cell: (row) =>
-      row.attempts ? h("span.bad", null, count(row.attempts)) : h("span.faint", null, "0"),
-  },
+  ...PLACE,
   {
     key: "position",
     label: "Position",
