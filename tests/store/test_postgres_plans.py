@@ -19,7 +19,18 @@ import pytest_asyncio
 
 from monarq.clock import SystemClock
 from monarq.errors import MonarqError
-from monarq.model import Ack, AckStatus, Pop, Popped, Push, PushItem, QueueKind, Renew, Transaction
+from monarq.model import (
+    Ack,
+    AckStatus,
+    ItemState,
+    Pop,
+    Popped,
+    Push,
+    PushItem,
+    QueueKind,
+    Renew,
+    Transaction,
+)
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from monarq.store.postgres import PostgresStore
@@ -534,10 +545,34 @@ async def step_of_the_lifecycle(session: Session) -> None:
 
 @hot
 async def look_at_one_queue(session: Session) -> None:
-    # By name, which is a look at each queue's.
     for queue in ("wide", "jobs"):
-        async with session.reads(10, besides={"queues"}):
+        async with session.reads(10):
             await session.store.queue_stats(queue=queue)
+
+
+@hot
+async def look_at_a_page_of_queues(session: Session) -> None:
+    async with session.reads(20):
+        page = await session.store.queue_stats(limit=20)
+    names = [stats.queue for stats in page.rows]
+    async with session.reads(20):
+        await session.store.stats_of(names)
+
+
+@hot
+async def look_at_a_page_of_items(session: Session) -> None:
+    # And the name of their queue.
+    for state in (None, ItemState.READY):
+        async with session.reads(20, besides={"queues"}):
+            page = await session.store.list_items("jobs", state=state, limit=10)
+            await session.store.list_items("jobs", state=state, limit=10, after=page.next)
+        async with session.reads(20, besides={"queues"}):
+            page = await session.store.newest_items("jobs", state=state, limit=10)
+            await session.store.newest_items("jobs", state=state, limit=10, after=page.next)
+    async with session.reads(10, besides={"queues"}):
+        await session.store.next_items("jobs", limit=10)
+    async with session.reads(10, besides={"queues"}):
+        await session.store.find_item("jobs", page.rows[0].transaction_id)
 
 
 @hot

@@ -13,15 +13,34 @@ from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_item_id, check_limit, check_name
 
-ITEM_COLUMNS = """
+_ITEMS = """
     select i.*, q.name as queue, case when i.state = 'ready'
         then p.last_seq - i.rank else i.priority + i.waited end as effective_priority
-    from monarq.items i join monarq.queues q on q.id = i.queue_id
+    from {source} i join monarq.queues q on q.id = i.queue_id
     join monarq.partitions p on p.id = i.partition_id
 """
+_ONE = _ITEMS.format(source="monarq.items")
+_PARTITION = "(select id from monarq.partitions where queue_id = $1)"
+"""The one that a work queue has."""
 _ATTEMPTS = """
     select a.*, q.name as queue from monarq.attempts a join monarq.queues q on q.id = a.queue_id
 """
+
+
+def items_of_queue(condition: str, order: str, state: ItemState | None) -> str:
+    """SQL for the first $2 items of queue $1 in an order that an index has."""
+    if state is not None:
+        if not isinstance(state, ItemState):
+            raise InvalidRequestError(f"state must be one of {', '.join(ItemState)}")
+        # Not a parameter: the index by state leaves one out.
+        condition = f"{condition} and i.state = '{state}'"
+    # Cut before anything is joined to it, so that no more of the index is read, whatever
+    # PostgreSQL knows of the tables.
+    page = (
+        f"(select * from monarq.items i where i.partition_id = {_PARTITION} and {condition} "
+        f"order by {order} limit $2)"
+    )
+    return f"{_ITEMS.format(source=page)} order by {order}"
 
 
 async def list_items(
@@ -33,17 +52,10 @@ async def list_items(
     after: str | None,
 ) -> Page[Item]:
     check_limit(limit)
-    if state is not None and not isinstance(state, ItemState):
-        raise InvalidRequestError(f"state must be one of {', '.join(ItemState)}")
+    select = items_of_queue("i.seq > $3", "i.seq", state)
     queue_id = await work_queue(database, queue)
-    rows = await database.fetch(
-        f"{ITEM_COLUMNS} where p.queue_id = $1 and i.seq > $2 "
-        "and ($3::text is null or i.state = $3) order by i.seq limit $4",
-        queue_id,
-        paging.position(after, "items", int) or 0,
-        state,
-        limit + 1,
-    )
+    last = paging.position(after, "items", int) or 0
+    rows = await database.fetch(select, queue_id, limit + 1, last)
     items = [item_from(row, cipher) for row in rows]
     return paging.page(items, limit, "items", lambda item: item.seq)
 
@@ -53,18 +65,13 @@ async def next_items(
 ) -> list[Item]:
     check_limit(limit)
     queue_id = await work_queue(database, queue)
-    rows = await database.fetch(
-        f"{ITEM_COLUMNS} where p.queue_id = $1 and i.state = 'ready' "
-        "order by i.rank, i.turn limit $2",
-        queue_id,
-        limit,
-    )
-    return [item_from(row, cipher) for row in rows]
+    select = items_of_queue("true", "i.rank, i.turn", ItemState.READY)
+    return [item_from(row, cipher) for row in await database.fetch(select, queue_id, limit)]
 
 
 async def get_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
     row = await database.fetchrow(
-        f"{ITEM_COLUMNS} where i.partition_id = $1 and i.seq = $2", *check_item_id(item_id)
+        f"{_ONE} where i.partition_id = $1 and i.seq = $2", *check_item_id(item_id)
     )
     if row is None:
         raise _no_item(item_id)
@@ -78,10 +85,10 @@ async def find_item(
     queue_id = await work_queue(database, queue)
     own = parse_message_id(transaction_id) or (0, 0)
     row = await database.fetchrow(
-        f"{ITEM_COLUMNS} where p.queue_id = $1 and (i.partition_id, i.seq) in ("
-        "select t.partition_id, t.seq from monarq.transaction_ids t join monarq.partitions tp "
-        "on tp.id = t.partition_id where tp.queue_id = $1 and t.transaction_id = $2 "
-        "union select $3::bigint, $4::bigint)",
+        f"{_ONE} where i.partition_id = {_PARTITION} "
+        "and i.seq = coalesce((select seq from monarq.transaction_ids "
+        f"where partition_id = {_PARTITION} and transaction_id = $2), "
+        f"(select $4::bigint where $3 = {_PARTITION}))",
         queue_id,
         transaction_id,
         *own,

@@ -135,14 +135,9 @@ class WatchingCalls(Calls, Watching):
         after: str | None = None,
     ) -> Page[Item]:
         check_limit(limit)
+        select = items.items_of_queue("i.seq < $3", "i.seq desc", state)
         queue_id = await items.work_queue(self._database, queue)
-        rows = await self._database.fetch(
-            f"{items.ITEM_COLUMNS} where p.queue_id = $1 and ($2::bigint is null or i.seq < $2) "
-            "and ($3::text is null or i.state = $3) order by i.seq desc limit $4",
-            queue_id,
-            paging.position(after, "newest items", int),
-            state,
-            limit + 1,
-        )
+        first = paging.position(after, "newest items", int) or 2**62
+        rows = await self._database.fetch(select, queue_id, limit + 1, first)
         found = [items.item_from(row, self._cipher) for row in rows]
         return paging.page(found, limit, "newest items", lambda item: item.seq)

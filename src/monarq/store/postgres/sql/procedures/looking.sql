@@ -82,9 +82,13 @@ as $$
     select page.name, page.kind, (
             select monarq.pending(q) from monarq.queues q where q.id = page.id), sums.*
     from (
-        select q.id, q.name, q.kind from monarq.queues q
-        where (p_queue is null or q.name = p_queue) and (p_after is null or q.name > p_after)
-        order by q.name limit p_limit
+        -- Apart: one plan serves both, and would search all names for the one that is asked for.
+        (select q.id, q.name, q.kind from monarq.queues q
+            where q.name = p_queue and (p_after is null or q.name > p_after))
+        union all
+        (select q.id, q.name, q.kind from monarq.queues q
+            where p_queue is null and q.name > coalesce(p_after, '')
+            order by q.name limit p_limit)
     ) as page
     cross join lateral (
         select coalesce(sum(partitions), 0)::bigint, coalesce(sum(pushed), 0)::bigint,
