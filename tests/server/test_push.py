@@ -46,6 +46,20 @@ async def test_a_duplicate_is_answered_with_the_ids_of_the_first_and_not_stored(
     assert await api.data("q") == ["first", "third"]
 
 
+async def test_a_push_that_asks_for_counts_is_told_how_many_and_nothing_else(api: Api) -> None:
+    items = [{"queue": "q", "payload": n, "transactionId": f"t-{n}"} for n in range(3)]
+    first = await api.post(PUSH, {"items": items[:2], "answer": "counts"})
+    assert (first.status, first.json) == (201, {"queued": 2, "duplicate": 0, "buffered": 0})
+    again = await api.post(PUSH, {"items": items, "answer": "counts"})
+    assert again.json == {"queued": 1, "duplicate": 2, "buffered": 0}
+    later = await api.post(
+        PUSH, {"items": [{"queue": "q", "payload": 3}], "answer": "counts", "bufferMs": 1}
+    )
+    assert later.json == {"queued": 0, "duplicate": 0, "buffered": 1}
+    nothing = await api.post(PUSH, {"items": [], "answer": "counts"})
+    assert nothing.json == {"queued": 0, "duplicate": 0, "buffered": 0}
+
+
 async def test_nothing_is_stored_of_a_push_with_one_bad_item(api: Api) -> None:
     answer = await api.post(
         PUSH,
@@ -165,6 +179,7 @@ async def test_what_is_no_json_is_refused_and_nothing_is_stored(
         ({"items": [], "item": []}, "item"),
         ({"items": [{"queue": "q", "payload": 1}] * 10_001}, "items"),
         ({"items": [{"queue": "q", "payload": 1}], "bufferMs": -1}, "bufferMs"),
+        ({"items": [{"queue": "q", "payload": 1}], "answer": "none"}, "answer"),
         ([], "object"),
     ],
 )

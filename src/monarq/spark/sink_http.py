@@ -28,7 +28,8 @@ from monarq.errors import (
     StoreUnavailableError,
     UnauthorizedError,
 )
-from monarq.model import PushStatus, QueueKind
+from monarq.model import QueueKind
+from monarq.wire.push import PushedCounts
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
@@ -42,11 +43,7 @@ _BY_STATUS: dict[int, type[MonarqError]] = {
 }
 
 
-class _Status(Struct, gc=False):
-    status: str
-
-
-_statuses = msgspec.json.Decoder(list[_Status])
+_counts = msgspec.json.Decoder(PushedCounts)
 
 
 class Written(Struct):
@@ -197,10 +194,8 @@ class BrokerLanes:
 
     def _push(self, connection: BrokerConnection, count: int, body: bytes) -> None:
         try:
-            statuses = _statuses.decode(connection.call("POST", _PUSH, body, self._gone))
-            kinds = [one.status for one in statuses]
-            duplicates = kinds.count(PushStatus.DUPLICATE)
-            good = duplicates + kinds.count(PushStatus.QUEUED) + kinds.count(PushStatus.BUFFERED)
+            answer = _counts.decode(connection.call("POST", _PUSH, body, self._gone))
+            good = answer.queued + answer.duplicate + answer.buffered
             if good != count:
                 raise MonarqError(f"the broker took {good} of {count} messages of a push")
         except (MonarqError, msgspec.DecodeError) as error:
@@ -210,4 +205,4 @@ class BrokerLanes:
             return
         with self._lock:
             self.written.rows += count
-            self.written.duplicates += duplicates
+            self.written.duplicates += answer.duplicate

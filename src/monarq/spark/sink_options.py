@@ -87,8 +87,8 @@ WRITE_OPTIONS: tuple[Option, ...] = (
         whole_number(1, MAX_BATCH),
         f"a number from 1 to {MAX_BATCH}",
         "messages in one push, at most",
-        2000,
-        "`2000`",
+        5000,
+        "`5000`",
     ),
     Option(
         "requestsInFlight",

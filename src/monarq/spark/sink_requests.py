@@ -20,6 +20,7 @@ from monarq.spark.sink_rows import Rows
 #: Well below what a broker takes in one request.
 _MOST_BYTES = 8 << 20
 _MICROS = pa.timestamp("us", "UTC")
+_HEAD = b'{"answer":"counts","items":['
 
 
 def bodies(rows: Rows, most: int) -> Iterator[tuple[int, bytes]]:
@@ -36,7 +37,7 @@ def bodies(rows: Rows, most: int) -> Iterator[tuple[int, bytes]]:
         # Every item ends with a comma, but the last of a body.
         yield (
             stop - start,
-            b"".join((b'{"items":[', data[offsets[start] : offsets[stop] - 1], b"]}")),
+            b"".join((_HEAD, data[offsets[start] : offsets[stop] - 1], b"]}")),
         )
         start = stop
 

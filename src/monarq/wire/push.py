@@ -39,6 +39,8 @@ class PushBody(Struct, rename="camel", forbid_unknown_fields=True):
     """Answer `buffered` before it is durable, and store it after this time at the latest."""
     buffer_max: Annotated[int, Meta(ge=1, le=MAX_BATCH)] | None = None
     """Likewise, and store it as soon as so many messages wait."""
+    answer: Literal["each", "counts"] = "each"
+    """What became of each item, or only how many were queued, duplicate and buffered."""
 
 
 class JobItemBody(Struct, rename="camel", forbid_unknown_fields=True):
@@ -72,3 +74,11 @@ class PushedItem(Struct, gc=False):
     queueName: str  # noqa: N815 - the one name that Queen writes so
     seq: int | None
     error: str | UnsetType = UNSET
+
+
+class PushedCounts(Struct):
+    """What became of a push whose sender asked for no more."""
+
+    queued: int
+    duplicate: int
+    buffered: int

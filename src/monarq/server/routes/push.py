@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from monarq.errors import InvalidRequestError
-from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem
+from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem, PushStatus
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode, pushed_items
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
@@ -17,7 +17,7 @@ from monarq.server.outlines import PushOutline
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.times import micros_of
-from monarq.wire.push import PushBody, PushedItem, PushItemBody
+from monarq.wire.push import PushBody, PushedCounts, PushedItem, PushItemBody
 
 _BUFFER_MS = 100.0
 _BUFFER_MAX = 100
@@ -29,12 +29,13 @@ _decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
 
 def push(service: Service, request: Request) -> Handled:
     body: PushBody = request.body
+    answer = _counts_answer if body.answer == "counts" else push_answer
     if not body.items:
-        return Response(201, b"[]")
+        return answer([])
     asked = push_request(body.items, request)
     if body.buffer_ms is None and body.buffer_max is None:
-        return Pending(service.broker.submit_push(asked, size=request.size), push_answer)
-    return push_answer(
+        return Pending(service.broker.submit_push(asked, size=request.size), answer)
+    return answer(
         service.broker.push_later(
             asked,
             _BUFFER_MS if body.buffer_ms is None else body.buffer_ms,
@@ -113,6 +114,16 @@ def push_answer(pushed: list[Pushed]) -> Response:
     return Response(201, encode(pushed_items(pushed)))
 
 
+def _counts_answer(pushed: list[Pushed]) -> Response:
+    statuses = [answer.status for answer in pushed]
+    counts = PushedCounts(
+        statuses.count(PushStatus.QUEUED),
+        statuses.count(PushStatus.DUPLICATE),
+        statuses.count(PushStatus.BUFFERED),
+    )
+    return Response(201, encode(counts))
+
+
 ROUTES = (
     Route(
         method="POST",
@@ -123,7 +134,7 @@ ROUTES = (
         role=Role.WRITE,
         body=PushBody,
         decode=body_decoder(PushBody, PushOutline),
-        answer=list[PushedItem],
+        answer=list[PushedItem] | PushedCounts,
         status=201,
         errors=(409, 429),
     ),
