@@ -139,6 +139,26 @@ async def test_arguments_are_checked_when_they_are_enqueued(
     assert (await mq.admin.list_queues()).rows == []
 
 
+async def test_only_calls_that_the_function_takes_are_enqueued(mq: AsyncClient) -> None:
+    @mq.task
+    def any_number(*args: int, times: int = 1) -> None: ...
+
+    @mq.task
+    def by_name(a: int, *, b: int) -> None: ...
+
+    @mq.task
+    def by_place(a: int, /, b: int = 0) -> None: ...
+
+    assert len(await any_number.enqueue_many([(), (1,), (1, 2, 3)])) == 3
+    assert len(await by_place.enqueue_many([(1,), (1, 2)])) == 2
+    await by_name.enqueue(1, b=2)
+    for task, args in ((by_name, (1,)), (by_name, (1, 2)), (by_place, ()), (by_place, (1, 2, 3))):
+        with pytest.raises(InvalidRequestError, match="test_tasks"):
+            await task.enqueue_many([args])
+    with pytest.raises(InvalidRequestError, match="test_tasks"):
+        await by_place.enqueue(a=1)  # type: ignore[call-arg]
+
+
 async def test_a_task_is_scheduled(mq: AsyncClient) -> None:
     @mq.task
     def nothing() -> None: ...

@@ -613,3 +613,33 @@ async def test_a_done_item_says_when_it_finished_and_an_item_shows_all_it_was_pu
         clock.now(),
         None,
     )
+
+
+async def test_items_of_many_queues_in_one_push_each_keep_what_is_theirs(
+    store: Store, clock: ManualClock
+) -> None:
+    queues = {"a": 5, "b": 0, "c": -3}
+    for queue, priority in queues.items():
+        await store.configure(queue, kind=WORK, options={"defaultPriority": priority})
+    later = clock.now() + 10 * SECOND
+    items = [
+        PushItem("b", b"0"),
+        PushItem("c", b"1", trace_id="one", run_at=later),
+        PushItem("a", b"2", transaction_id="two"),
+        PushItem("c", b"3", priority=9, max_attempts=7),
+        PushItem("b", b"4", headers=b'{"h":4}', delay_seconds=10),
+        PushItem("a", b"5", delay_seconds=0),
+    ]
+    answers = await push_items(store, *items)
+    for pushed, answer in zip(items, answers, strict=True):
+        item = await store.get_item(answer.message_id)
+        assert (item.queue, item.payload) == (pushed.queue, pushed.payload)
+        assert item.transaction_id == (pushed.transaction_id or answer.message_id)
+        assert (item.trace_id, item.headers) == (pushed.trace_id, pushed.headers)
+        assert item.priority == (pushed.priority or queues[item.queue])
+        assert item.max_attempts == (pushed.max_attempts or 3)
+        assert item.run_at == (later if pushed.payload in (b"1", b"4") else None)
+    assert [answer.seq for answer in answers] == [1, 1, 1, 2, 2, 2]
+    for queue, ready, scheduled in (("a", 2, 0), ("b", 1, 1), ("c", 1, 1)):
+        row = await stats(store, queue)
+        assert (row.states["ready"], row.states["scheduled"]) == (ready, scheduled)

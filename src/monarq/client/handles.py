@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec import Struct
+
 from monarq.client.link import Link
 from monarq.errors import MonarqError
 from monarq.job import AttemptResult, JobState, job_state, read_result
@@ -25,14 +27,13 @@ class JobFailedError(MonarqError):
         self.state = state
 
 
-class AsyncJob:
+class AsyncJob(Struct, eq=False, gc=False):
     """By its item's id. Asking costs a call to the broker each time."""
 
-    def __init__(self, link: Link, item_id: str, *, is_new: bool = True) -> None:
-        self._link = link
-        self.id = item_id
-        self.is_new = is_new
-        """Whether enqueueing stored it; not, if it was there already."""
+    _link: Link
+    id: str
+    is_new: bool = True
+    """Whether enqueueing stored it; not, if it was there already."""
 
     async def item(self) -> Item:
         return await self._link.admin.get_item(self.id)

@@ -38,7 +38,7 @@ _MARK = "select monarq.keep_mark($1, $2)"
 _NOTE_REFUSED = "update monarq.push_marks set refused = $2 where mark = $1"
 _REFUSED = "select refused from monarq.push_marks where mark = $1"
 _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
-_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 24)) + ")"
+_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
 
 
 class _MissingError(Exception):

@@ -199,28 +199,23 @@ def message_arguments(
 def item_arguments(
     targets: list[Target], requests: Sequence[Push], cipher: Cipher | None
 ) -> list[Any]:
-    rows = [
-        (
-            number,
-            place,
-            payload,
-            item.transaction_id,
-            item.trace_id,
-            requests[index].producer,
-            item.headers.decode() if item.headers else None,
-            item.priority,
-            item.run_at,
-            None if item.delay_seconds is None else micros(item.delay_seconds),
-            item.max_attempts,
-            item.backoff_base,
-        )
-        for number, target in enumerate(targets, 1)
-        for place, (item, index, payload) in enumerate(
-            zip(target.items, target.requests, _payloads(target, cipher), strict=True)
-        )
-    ]
+    items = list(chain.from_iterable(target.items for target in targets))
+    headers = _column([item.headers for item in items])
+    delays = _column([item.delay_seconds for item in items])
+    sizes = [len(target.items) for target in targets]
+    ids, (_, own) = _given_ids(targets)
     return [
         *_target_arguments(targets),
-        *(list(column) for column in zip(*rows, strict=True)),
-        *_given_ids(targets)[1],
+        list(accumulate(sizes[:-1], initial=1)),
+        list(chain.from_iterable(_payloads(target, cipher) for target in targets)),
+        ids,
+        _column([item.trace_id for item in items]),
+        _producers(targets, requests),
+        None if headers is None else [one and one.decode() for one in headers],
+        _column([item.priority for item in items]),
+        _column([item.run_at for item in items]),
+        None if delays is None else [None if one is None else micros(one) for one in delays],
+        _column([item.max_attempts for item in items]),
+        _column([item.backoff_base for item in items]),
+        own,
     ]

@@ -1,0 +1,83 @@
+-- Push to work queues: as in push.sql, but each item is a row.
+
+-- t: targets, one a work queue; t_first says which item is its first. i: the items of all targets,
+-- in order. A column in which no item has anything is null. Transaction ids are one text, as in
+-- push_messages.
+create or replace function monarq.push_items(
+    p_now bigint, p_mark text, p_limited boolean,
+    q_id bigint[], q_version integer[], q_horizon bigint[],
+    t_queue integer[], t_partition bigint[], t_count integer[], t_first integer[],
+    i_payload bytea[], p_transaction_ids text, i_trace_id text[], i_producer text[],
+    i_headers text[], i_priority integer[], i_run_at bigint[], i_delay bigint[],
+    i_max_attempts integer[], i_backoff_base float8[], p_own boolean,
+    out first_seqs bigint[]
+)
+    language plpgsql
+as $$
+declare
+    v_now bigint := monarq.time(p_now);
+    v_ids text[] := string_to_array(p_transaction_ids, E'\n', '');
+    v_turns bigint[];
+    v_times bigint[];
+begin
+    if p_mark is not null then
+        perform monarq.keep_mark(v_now, p_mark);
+    end if;
+    select taken.first_seqs, taken.first_turns, taken.times into first_seqs, v_turns, v_times
+    from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
+        t_count) as taken;
+    if v_ids is not null then
+        perform monarq.note_transaction_ids(t_partition, first_seqs, t_first, v_ids, p_own);
+    end if;
+    if p_limited then
+        perform monarq.check_sizes(q_id, t_queue, t_count);
+    end if;
+
+    -- One look at the queue for each target, and then its items: most calls have one target.
+    insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, due_at,
+        expires_at, max_attempts, backoff_base, created_at, payload, transaction_id, trace_id,
+        producer, headers)
+    select t.partition_id, t.seq + i.place, q.id,
+        case when run.at > v_now then 'scheduled' else 'ready' end,
+        coalesce(i.priority, q.default_priority),
+        t.seq + i.place - coalesce(i.priority, q.default_priority), t.turn + i.place,
+        case when run.at > v_now then run.at end, t.at + q.expires_after,
+        coalesce(i.max_attempts, q.max_attempts), coalesce(i.backoff_base, q.backoff_base),
+        t.at, i.payload, i.transaction_id, i.trace_id, i.producer, i.headers
+    from (
+        select partition_id, coalesce(queue, 1) as queue, first, first + count - 1 as last,
+            first_seq - 1 as seq, first_turn - 1 as turn, at
+        from unnest(t_partition, t_queue, t_first, t_count, first_seqs, v_turns, v_times)
+            as t (partition_id, queue, first, count, first_seq, first_turn, at)
+    ) as t
+    cross join lateral (
+        select id, default_priority, max_attempts, backoff_base,
+            case when expire_timeout > 0 then (expire_timeout * 1000000)::bigint end
+                as expires_after
+        from monarq.queues where id = q_id[t.queue] offset 0
+    ) as q
+    cross join lateral unnest(i_payload[t.first : t.last], v_ids[t.first : t.last],
+            i_trace_id[t.first : t.last], i_producer[t.first : t.last],
+            i_headers[t.first : t.last], i_priority[t.first : t.last],
+            i_run_at[t.first : t.last], i_delay[t.first : t.last],
+            i_max_attempts[t.first : t.last], i_backoff_base[t.first : t.last])
+        with ordinality as i (payload, transaction_id, trace_id, producer, headers, priority,
+            run_at, delay, max_attempts, backoff_base, place)
+    cross join lateral (select coalesce(i.run_at, v_now + i.delay) as at) as run;
+
+    insert into monarq.counters as c (queue_id, group_id, shard, pushed, scheduled, ready)
+    select q_id[coalesce(t.queue, 1)], 0, monarq.shard(), t.count, later.count,
+        t.count - later.count
+    from unnest(t_queue, t_first, t_count) as t (queue, first, count)
+    cross join lateral (
+        select count(*) from unnest(i_run_at[t.first : t.first + t.count - 1],
+                i_delay[t.first : t.first + t.count - 1]) as i (run_at, delay)
+        where coalesce(i.run_at, v_now + i.delay) > v_now
+    ) as later
+    order by 1
+    on conflict (queue_id, group_id, shard) do update set
+        pushed = c.pushed + excluded.pushed,
+        scheduled = c.scheduled + excluded.scheduled,
+        ready = c.ready + excluded.ready;
+end
+$$;
