@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
@@ -162,38 +162,36 @@ def check_max_bytes(value: object) -> None:
 class PushShape(Struct, frozen=True):
     """What is worth knowing of a push before each of its items is looked at."""
 
-    names: set[tuple[str, str]]
+    names: Set[tuple[str, str]]
     """The queues and partitions it goes to."""
-    ids: list[str]
+    place: tuple[str, str] | None = None
+    """The one of them, if there is but one."""
+    ids: Sequence[str] = ()
     """The transaction ids of those items that have one of their own."""
-    has_work_fields: bool
+    has_work_fields: bool = False
     """Whether an item has what only items of work queues may have."""
 
 
 def check_push(request: Push) -> PushShape:
-    if not request.items:
+    items = request.items
+    if not items:
         raise InvalidRequestError("items must not be empty")
-    if len(request.items) > MAX_BATCH:
+    if len(items) > MAX_BATCH:
         raise InvalidRequestError(f"items must be at most {MAX_BATCH} in one push")
     if request.producer is not None:
         check_name(request.producer, "producer")
-    # A push has many items of few queues and partitions: check each name once.
     try:
-        names = {(item.queue, item.partition) for item in request.items}
+        if len(items) == 1:
+            shape = _shape_of_one(items[0].queue, items[0].partition)
+        else:
+            shape = _shape_of_many(items)
     except TypeError:
         raise InvalidRequestError("queue and partition must be text") from None
-    if len(names) == 1:
-        [(queue, partition)] = names
-        check_common_name(queue, "queue")
-        check_common_name(partition, "partition")
-    else:
-        check_names({queue for queue, _ in names}, "queue")
-        check_names([partition for _, partition in names], "partition")
-    ids = [item.transaction_id for item in request.items if item.transaction_id is not None]
+    ids = [item.transaction_id for item in items if item.transaction_id is not None]
     if ids:
         check_names(ids, "transactionId")
     has_work_fields = False
-    for item in request.items:
+    for item in items:
         payload = item.payload
         if type(payload) is not bytes or not 0 < len(payload) <= MAX_PAYLOAD_BYTES:
             check_bytes(payload, "payload")
@@ -215,7 +213,29 @@ def check_push(request: Push) -> PushShape:
         ):
             _check_work_fields(item)
             has_work_fields = True
-    return PushShape(names, ids, has_work_fields)
+    if ids or has_work_fields:
+        return PushShape(shape.names, shape.place, ids, has_work_fields)
+    return shape
+
+
+@lru_cache(maxsize=4096)
+def _shape_of_one(queue: str, partition: str) -> PushShape:
+    """Of a push to one place, which is checked once: the same ones come again and again."""
+    check_name(queue, "queue")
+    check_name(partition, "partition")
+    place = (queue, partition)
+    return PushShape(frozenset({place}), place)
+
+
+def _shape_of_many(items: Sequence[PushItem]) -> PushShape:
+    """A push has many items of few queues and partitions, so each name is checked once."""
+    names = {(item.queue, item.partition) for item in items}
+    if len(names) == 1:
+        [(queue, partition)] = names
+        return _shape_of_one(queue, partition)
+    check_names({queue for queue, _ in names}, "queue")
+    check_names([partition for _, partition in names], "partition")
+    return PushShape(names)
 
 
 def _check_rare_fields(item: PushItem) -> None:

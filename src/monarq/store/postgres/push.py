@@ -86,6 +86,10 @@ class PushBatch:
     def open(self) -> list[int]:
         return [index for index, outcome in enumerate(self.outcomes) if outcome is None]
 
+    @property
+    def is_done(self) -> bool:
+        return None not in self.outcomes
+
     async def targets(self, unit: Work | None = None) -> list[Target]:
         """Where everything goes, sorted by partition id.
 
@@ -105,10 +109,12 @@ class PushBatch:
                 targets[queue, partition] = Target(queues[queue], partition, ids[partition])
         for index in open_requests:
             request, shape = self.requests[index], self._shapes[index]
-            if len(shape.names) == 1 and self._is_whole(request, shape):
-                [key] = shape.names
-                if targets[key].add_whole(index, request.items, shape.ids):
-                    continue
+            if (
+                shape.place is not None
+                and self._is_whole(request, shape)
+                and targets[shape.place].add_whole(index, request.items, shape.ids)
+            ):
+                continue
             for place, item in enumerate(request.items):
                 target = targets[item.queue, item.partition]
                 if item.transaction_id is None or (
@@ -124,9 +130,14 @@ class PushBatch:
     async def _queues(self, unit: Work | None) -> dict[str, Queue]:
         """The queues of all open requests; those whose items do not fit them are answered."""
         queues = await self._catalog.queues(self._queue_names(), unit)
+        found_good: set[tuple[int, bool]] = set()
         for index in self.open:
+            kind = (id(self._shapes[index]), self.requests[index].commands)
+            if kind in found_good:
+                continue
             try:
-                self._check(index, queues)
+                if self._check(index, queues):
+                    found_good.add(kind)
             except MonarqError as error:
                 self.outcomes[index] = error
         wanted = self._queue_names()
@@ -164,8 +175,9 @@ class PushBatch:
     def _queue_names(self) -> set[str]:
         return {queue for index in self.open for queue, _ in self._shapes[index].names}
 
-    def _check(self, index: int, queues: dict[str, Queue]) -> None:
-        """Whether the items of a request are what their queues take; a missing one is ordered."""
+    def _check(self, index: int, queues: dict[str, Queue]) -> bool:
+        """Refuse a request whose items are not what their queues take; a missing one is ordered.
+        Returns whether any other request of this shape is good too."""
         shape = self._shapes[index]
         known = [queues.get(queue) for queue, _ in shape.names]
         for queue in known:
@@ -176,13 +188,14 @@ class PushBatch:
                 )
         all_ordered = all(queue is None or queue.kind is QueueKind.ORDERED for queue in known)
         if all_ordered and not shape.has_work_fields:
-            return
+            return True
         for item in self.requests[index].items:
             queue = queues.get(item.queue)
             if queue is None or queue.kind is QueueKind.ORDERED:
                 check_ordered_item(item)
             else:
                 check_work_item(item)
+        return False
 
     def learn(self, refusal: RefusedError, targets: Sequence[Target]) -> None:
         """Take note of why a round was refused."""
@@ -198,7 +211,7 @@ class PushBatch:
         elif refusal.reason == "reserved":
             for target, place in refusal.detail:
                 item = targets[target - 1].items[place]
-                self.outcomes[targets[target - 1].requests[place]] = InvalidRequestError(
+                self.outcomes[targets[target - 1].requests()[place]] = InvalidRequestError(
                     f"transactionId {item.transaction_id!r} has the form of this partition's own "
                     "ids and names no message that is kept: choose another"
                 )
@@ -210,9 +223,9 @@ class PushBatch:
         sizes: dict[int, dict[int, int]] = {}
         for target in targets:
             if target.queue.id in room:
-                for index in target.requests:
+                for index, _, count in target.runs:
                     counts = sizes.setdefault(index, {})
-                    counts[target.queue.id] = counts.get(target.queue.id, 0) + 1
+                    counts[target.queue.id] = counts.get(target.queue.id, 0) + count
         names = {target.queue.id: target.queue for target in targets}
         for index in sorted(sizes):
             full = [queue for queue, count in sizes[index].items() if count > room[queue]]
@@ -228,24 +241,26 @@ class PushBatch:
 
     def finish(self, targets: Sequence[Target], first_seqs: dict[int, int]) -> None:
         """All open requests were stored."""
-        in_parts: dict[int, list[Pushed | None]] = {
-            index: [None] * len(self.requests[index].items) for index in self.open
-        }
+        in_parts: dict[int, list[Pushed | None]] = {}
         for target in targets:
             first = first_seqs.get(target.partition_id, 0)
             pushed = _queued(target, first)
-            for index, start in target.wholes or ():
-                self.outcomes[index] = pushed[start : start + len(self.requests[index].items)]
-                del in_parts[index]
-            if not in_parts:
-                continue
-            for index, place, answer in zip(target.requests, target.places, pushed, strict=True):
-                if index in in_parts:
-                    in_parts[index][place] = answer
+            start = 0
+            for index, place, count in target.runs:
+                end = start + count
+                size = len(self.requests[index].items)
+                if count == size:
+                    self.outcomes[index] = pushed[start:end]
+                else:
+                    answers = in_parts.get(index) or in_parts.setdefault(index, [None] * size)
+                    answers[place : place + count] = pushed[start:end]
+                start = end
             for index, place, nth in target.repeats or ():
                 item = self.requests[index].items[place]
-                in_parts[index][place] = _duplicate(item, target.partition_id, first + nth)
-        for index, answers in in_parts.items():
+                answers = in_parts.setdefault(index, [None] * len(self.requests[index].items))
+                answers[place] = _duplicate(item, target.partition_id, first + nth)
+        for index in self.open:
+            answers = in_parts.get(index) or [None] * len(self.requests[index].items)
             self._add_duplicates(index, answers, targets)
             self.outcomes[index] = [answer for answer in answers if answer is not None]
 
@@ -381,11 +396,11 @@ async def _is_repeat(database: Database, batch: PushBatch, mark: str) -> bool:
 async def push_batch(database: Database, batch: PushBatch) -> None:
     """Push in rounds: each either stores all that is left, or learns what is in its way."""
     for _ in range(MAX_ROUNDS):
-        if not batch.open:
+        if batch.is_done:
             return
         if await _push_existing(database, batch) is False:
             await _push_making(database, batch)
-    if batch.open:
+    if not batch.is_done:
         raise StoreUnavailableError("the queues change faster than this push can follow")
 
 
@@ -395,7 +410,7 @@ async def _push_existing(database: Database, batch: PushBatch) -> bool:
     targets: list[Target] = []
     try:
         targets = await batch.targets()
-        if not batch.open:
+        if batch.is_done:
             return True
         ordered, work = by_kind(targets)
         if (ordered and work) or (batch.mark is not None and batch.refused):
@@ -420,7 +435,7 @@ async def _push_making(database: Database, batch: PushBatch) -> None:
         async with database.transaction() as unit:
             await _keep_mark(unit, batch)
             targets = await batch.targets(unit)
-            if not batch.open:
+            if batch.is_done:
                 raise _TriedError  # nothing to store, so no mark either
             first_seqs = await store_targets(unit, batch, *by_kind(targets))
             if batch.mark is not None and batch.refused:

@@ -21,11 +21,9 @@ class Target:
         "items",
         "partition",
         "partition_id",
-        "places",
         "queue",
         "repeats",
-        "requests",
-        "wholes",
+        "runs",
     )
 
     def __init__(self, queue: Queue, partition: str, partition_id: int) -> None:
@@ -33,14 +31,11 @@ class Target:
         self.partition = partition
         self.partition_id = partition_id
         self.items: list[PushItem] = []
-        self.requests: list[int] = []
-        """Of which request each item is, and which of its items."""
-        self.places: list[int] = []
+        self.runs: list[tuple[int, int, int]] = []
+        """Whose these are, in their order: a request, the first of its items, and how many."""
         self.by_id: dict[str, int] | None = None
         self.repeats: list[tuple[int, int, int]] | None = None
         """Request and place of items whose transaction id an earlier item has, and which one."""
-        self.wholes: list[tuple[int, int]] | None = None
-        """Requests of which everything is here, in one piece, and where it begins."""
 
     def add(self, request: int, place: int, item: PushItem) -> None:
         if item.transaction_id is not None:
@@ -52,10 +47,9 @@ class Target:
                 self.repeats.append((request, place, first))
                 return
         self.items.append(item)
-        self.requests.append(request)
-        self.places.append(place)
+        self.runs.append((request, place, 1))
 
-    def add_whole(self, request: int, items: list[PushItem], ids: list[str]) -> bool:
+    def add_whole(self, request: int, items: list[PushItem], ids: Sequence[str]) -> bool:
         """Add a request that goes nowhere else, and whose items all have transaction ids, or none.
         False, and nothing is added, if an id comes twice."""
         if ids:
@@ -68,13 +62,13 @@ class Target:
                 self.by_id |= by_id
             else:
                 return False
-        if self.wholes is None:
-            self.wholes = []
-        self.wholes.append((request, len(self.items)))
         self.items += items
-        self.requests += repeat(request, len(items))
-        self.places += range(len(items))
+        self.runs.append((request, 0, len(items)))
         return True
+
+    def requests(self) -> list[int]:
+        """Of which request each item is."""
+        return list(chain.from_iterable(repeat(request, count) for request, _, count in self.runs))
 
     def ids(self) -> list[str]:
         """The transaction ids of all items, empty where the caller gave none."""
@@ -165,7 +159,7 @@ def _producers(targets: list[Target], requests: Sequence[Push]) -> list[str | No
     """Of each item, if any has one."""
     if all(request.producer is None for request in requests):
         return None
-    return [requests[index].producer for target in targets for index in target.requests]
+    return [requests[index].producer for target in targets for index in target.requests()]
 
 
 def message_arguments(
