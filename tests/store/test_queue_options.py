@@ -1,6 +1,7 @@
 """Options that hold messages back, bury, refuse or remove them: each takes effect, and exactly."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -608,6 +609,42 @@ async def test_a_partition_stays_for_seven_days_from_when_it_became_empty(
     await let_time_work(store)
     assert [part.partition for part in await store.export_plan("q")] == ["p"]
     clock.advance(200)
+    await let_time_work(store)
+    assert await store.export_plan("q") == []
+
+
+async def clear(store: Store) -> None:
+    await store.clear_queue("q")
+
+
+async def change_a_timed_option(store: Store) -> None:
+    await store.configure("q", options={"retentionSeconds": 20 * 86_400})
+
+
+async def note_its_archive(store: Store) -> None:
+    await store.set_archived("q", {part.partition_id: 1 for part in await store.export_plan("q")})
+
+
+@pytest.mark.parametrize("first", [clear, let_time_work], ids=["cleared", "retained"])
+@pytest.mark.parametrize("then", [clear, change_a_timed_option, note_its_archive])
+async def test_nothing_that_makes_the_lifecycle_look_at_an_empty_partition_shortens_its_days(
+    store: Store,
+    clock: ManualClock,
+    first: Callable[[Store], Awaitable[object]],
+    then: Callable[[Store], Awaitable[object]],
+) -> None:
+    await store.configure("q", options={"retentionSeconds": 10 * 86_400})
+    await push(store, "q", partition="p")
+    clock.advance(10 * 86_400 + 1)
+    await first(store)
+    for _ in range(2):
+        await let_time_work(store)
+        assert [part.partition for part in await store.export_plan("q")] == ["p"]
+        clock.advance(3 * 86_400)
+        await then(store)
+    await let_time_work(store)
+    assert [part.partition for part in await store.export_plan("q")] == ["p"]
+    clock.advance(86_400 + 200)
     await let_time_work(store)
     assert await store.export_plan("q") == []
 

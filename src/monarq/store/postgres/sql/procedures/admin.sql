@@ -91,7 +91,8 @@ begin
             delete from monarq.segments where partition_id = p.id;
             delete from monarq.transaction_ids where partition_id = p.id;
             v_count := p.last_seq - p.first_seq + 1;
-            update monarq.partitions set first_seq = last_seq + 1 where id = p.id;
+            update monarq.partitions set first_seq = last_seq + 1, emptied_at = v_now
+                where id = p.id and first_seq <= last_seq;
             for c in select group_id, position from monarq.cursors where partition_id = p.id
                 order by group_id for update
             loop

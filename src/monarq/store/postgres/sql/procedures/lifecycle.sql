@@ -39,7 +39,8 @@ begin
     select array_agg(id) into v_ids from gone cross join lateral unnest(transaction_ids) as id
         where id is not null;
     perform monarq.forget_ids(p_partition, v_ids);
-    update monarq.partitions set first_seq = v_last + 1 where id = p_partition;
+    update monarq.partitions set first_seq = v_last + 1, emptied_at = p_now
+        where id = p_partition;
     perform monarq.tally(p_queue, 0, removed => v_removed);
     for c in
         select * from monarq.cursors where partition_id = p_partition and position < v_last
@@ -89,6 +90,8 @@ declare
     v_upto bigint := 0;
     v_head bigint;
     v_awaited boolean;
+    -- An empty one stays for 7 days, however old its last message was.
+    v_goes_at bigint := greatest(p.emptied_at, p.last_at) + 7 * v_day;
     c record;
 begin
     if v_wait > 0 then
@@ -125,7 +128,7 @@ begin
         v_keep_done := 0;
     end if;
     if v_head is null then
-        if removed = 0 and p.last_at + 7 * v_day <= p_now and not exists (
+        if removed = 0 and v_goes_at <= p_now and not exists (
             select from monarq.cursors
             where partition_id = p.id and (available_at is not null or lease_no is not null)
         ) then
@@ -135,9 +138,8 @@ begin
             perform monarq.tally(p_queue.id, 0, partitions => -1);
             return;
         end if;
-        -- It stays for 7 days from when it became empty, however old its last message was.
         next_at := case when removed > 0 then p_now + 7 * v_day
-            else greatest(p.last_at + 7 * v_day, p_now + v_day) end;
+            when v_goes_at > p_now then v_goes_at else p_now + v_day end;
     else
         next_at := least(
             p_now + v_day,
