@@ -113,7 +113,7 @@ class MessageList(Sequence[Message]):
 
     def __init__(self, runs: Sequence[MessageRun]) -> None:
         self.runs = runs
-        self._count = sum(run.count for run in runs)
+        self._count = sum([run.count for run in runs])
         self._made: list[Message] | None = None
 
     def __len__(self) -> int:

@@ -26,7 +26,7 @@ from monarq.ids import parse_lease_id, parse_message_id
 from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, QueueKind, Renew, Renewed
 from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
-from monarq.store.postgres.database import Database, Work
+from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.validation import check_ack, check_common_name, check_renew
 
 _MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
@@ -219,9 +219,9 @@ async def _ack_leases(
         unit.now(),
         [number for number, _ in leases],
         [token for _, token in leases],
-        [_STATUS[request.status] for _, request in requests],
-        [request.error for _, request in requests],
-        [request.retry_at for _, request in requests],
+        one_for_all([_STATUS[request.status] for _, request in requests]),
+        one_for_all([request.error for _, request in requests]),
+        one_for_all([request.retry_at for _, request in requests]),
     )
     own = unit if isinstance(unit, Work) else None
     facts = await catalog.facts([row[1] for row in rows], own)

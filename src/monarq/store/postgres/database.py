@@ -42,6 +42,11 @@ _UNAVAILABLE = (
 )
 
 
+def one_for_all(values: list[T]) -> list[T]:
+    """An array of which a single element stands for as many as there are."""
+    return values[:1] if values.count(values[0]) == len(values) else values
+
+
 class RefusedError(Exception):
     """A procedure found something in the way of the batch; see `monarq.refuse`."""
 

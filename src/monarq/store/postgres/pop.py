@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import structs
 
@@ -29,14 +29,13 @@ from monarq.store.contract import Outcome
 from monarq.store.message_list import MessageList, MessageRun
 from monarq.store.postgres import acks
 from monarq.store.postgres.catalog import Catalog
-from monarq.store.postgres.database import Database, Work
+from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.postgres.groups import join_labels, join_queue
 from monarq.store.validation import check_pop
 
 _MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _LABELLED = "select * from monarq.labelled_groups($1, $2, $3)"
-T = TypeVar("T")
 _ROUNDS = 3
 """A group or queue may vanish between being found and being popped; then look again."""
 
@@ -168,11 +167,11 @@ class Popper:
             [groups for groups, _ in runs],
             [partition for _, partition in runs],
             list(runs.values()),
-            _one_for_all([request.batch for request in requests]),
-            _one_for_all([request.partitions for request in requests]),
-            _one_for_all([_lease_micros(request) or 0 for request in requests]),
-            _one_for_all([request.auto_ack for request in requests]),
-            _one_for_all([request.consumer or "" for request in requests]),
+            one_for_all([request.batch for request in requests]),
+            one_for_all([request.partitions for request in requests]),
+            one_for_all([_lease_micros(request) or 0 for request in requests]),
+            one_for_all([request.auto_ack for request in requests]),
+            one_for_all([request.consumer or "" for request in requests]),
             [want.token for want in wanted],
         )
 
@@ -254,15 +253,15 @@ class Popper:
         again: list[_Wanted] = []
         for number, found in by_request.items():
             want = wanted[number - 1]
-            if found[0]["next_at"] == -1:
+            if found[0]["partition_id"] is not None:
+                outcomes[want.index] = await self._delivered(want, found, unit)
+            elif found[0]["next_at"] != -1:
+                outcomes[want.index] = Popped(messages=[], next_at=found[0]["next_at"])
+            else:
                 if want.queue is not None:
                     self._catalog.forget_queue(want.queue.name)
                     self._catalog.forget_group(want.queue.id, want.request.group)
                 again.append(want)
-            elif found[0]["partition_id"] is None:
-                outcomes[want.index] = Popped(messages=[], next_at=found[0]["next_at"])
-            else:
-                outcomes[want.index] = await self._delivered(want, found, unit)
         return again
 
     async def _delivered(
@@ -274,13 +273,7 @@ class Popper:
             if queue is not None and queue.kind is QueueKind.WORK:
                 self._catalog.learn_partition(rows[0]["partition_id"], DEFAULT_PARTITION, queue)
                 messages = [_item(row, queue.name, self._cipher) for row in rows]
-            elif queue is not None and all(row["queue_id"] == queue.id for row in rows):
-                for row in rows:
-                    self._catalog.learn_partition(row["partition_id"], row["partition_name"], queue)
-                    if row["transaction_ids"] is not None and row["lease_no"] is not None:
-                        self._catalog.delivered.learn(
-                            row["lease_no"], row["partition_id"], row["seq"], row["transaction_ids"]
-                        )
+            elif queue is not None and self._learn(queue, rows):
                 messages = _messages(rows, [queue.name] * len(rows), self._cipher)
             else:
                 facts = await self._catalog.facts([row["partition_id"] for row in rows], unit)
@@ -291,6 +284,19 @@ class Popper:
                 await self._give_back(want, rows[0]["lease_no"])
             return error
         return _popped(want, rows[0], messages)
+
+    def _learn(self, queue: Queue, rows: list[Any]) -> bool:
+        """Keep what acks will want to know; False if not all is of this queue."""
+        catalog = self._catalog
+        for row in rows:
+            partition_id, ids = row["partition_id"], row["transaction_ids"]
+            if row["queue_id"] != queue.id:
+                return False
+            if catalog.known_facts(partition_id) is None:
+                catalog.learn_partition(partition_id, row["partition_name"], queue)
+            if ids is not None and row["lease_no"] is not None:
+                catalog.delivered.learn(row["lease_no"], partition_id, row["seq"], ids)
+        return True
 
     async def _give_back(self, want: _Wanted, lease_number: int) -> None:
         """Nobody can read what was leased: let go of it, as if it had not been popped."""
@@ -328,11 +334,6 @@ def _check_work_pop(request: Pop) -> None:
         raise InvalidRequestError(f"{request.queue!r} is a work queue, which has no partitions")
 
 
-def _one_for_all(values: list[T]) -> list[T]:
-    """A single element stands for as many as there are."""
-    return values[:1] if values.count(values[0]) == len(values) else values
-
-
 def _lease_micros(request: Pop) -> int | None:
     return None if request.lease_seconds is None else micros(request.lease_seconds)
 
@@ -353,7 +354,7 @@ def _messages(
 ) -> Sequence[Message]:
     """The messages of some (cut) segments; made later, where they are delivered as they are."""
     runs = [_run(row, queue, cipher) for row, queue in zip(rows, queues, strict=True)]
-    if all(row["marks"] is None for row in rows):
+    if not any(row["marks"] for row in rows):
         return MessageList(runs)
     return [
         message

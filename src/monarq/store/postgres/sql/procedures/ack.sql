@@ -407,7 +407,7 @@ $$;
 
 -- Completes, of these leases, what is under them in line: nothing remembered. Answers what it did,
 -- and whether that was all of it; the rest is as it was, but locked. Of a lease that is asked for
--- twice, it is the first that is answered.
+-- twice, it is the first that is answered. A single status is good for all of them.
 create or replace function monarq.complete_leases(
     p_now bigint, p_leases bigint[], p_tokens text[], p_statuses integer[],
     out places integer[], out partitions bigint[], out counts integer[], out is_all boolean
@@ -417,8 +417,9 @@ as $$
 begin
     with locked as materialized (
         select e.place, c.*,
-            e.status = 0 and c.lease_no = e.lease_no and c.lease_token = e.token
-                and c.lease_until > p_now and not c.has_unresolved as is_short
+            coalesce(e.status, p_statuses[1]) = 0 and c.lease_no = e.lease_no
+                and c.lease_token = e.token and c.lease_until > p_now and not c.has_unresolved
+                as is_short
         from (
             select a.*, u.*
             from unnest(p_leases, p_tokens, p_statuses) with ordinality
@@ -540,7 +541,7 @@ $$;
 
 -- Answers all that is under these leases and has no answer yet. Of leases over items it says what
 -- is under them, with their seqs, and leaves the answer to ack_items; of those that cover nothing
--- it says nothing.
+-- it says nothing. A status, error or time that is the only one is good for all of them.
 create or replace function monarq.ack_leases(
     p_now bigint, p_leases bigint[], p_tokens text[], p_statuses integer[], p_errors text[],
     p_retries bigint[]
@@ -588,8 +589,15 @@ begin
             row_number() over (order by u.partition_id, u.group_name, u.place) as entry
         from unnest(v_under.places, v_under.partitions, v_under.groups, v_under.seqs)
             as u (place, partition_id, group_name, seq)
-        join unnest(p_leases, p_tokens, p_statuses, p_errors, p_retries) with ordinality
-            as l (lease_no, token, status, error, retry_at, place) on l.place = u.place
+        join unnest(p_leases, p_tokens,
+                case when cardinality(p_statuses) > 1 then p_statuses
+                    else array_fill(p_statuses[1], array[cardinality(p_leases)]) end,
+                case when cardinality(p_errors) > 1 then p_errors
+                    else array_fill(p_errors[1], array[cardinality(p_leases)]) end,
+                case when cardinality(p_retries) > 1 then p_retries
+                    else array_fill(p_retries[1], array[cardinality(p_leases)]) end)
+            with ordinality as l (lease_no, token, status, error, retry_at, place)
+            on l.place = u.place
         where u.seq is null
         order by u.partition_id, u.group_name, u.place
     ) as e;
