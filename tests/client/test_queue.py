@@ -17,7 +17,7 @@ from monarq.errors import (
     PayloadError,
     TransactionFailedError,
 )
-from monarq.model import PushStatus, QueueKind
+from monarq.model import DeadLetterFilter, PushStatus, QueueKind
 
 
 async def test_what_is_pushed_is_popped_in_order(mq: AsyncClient) -> None:
@@ -283,3 +283,28 @@ async def test_names_that_look_like_steps_of_a_path_are_names(mq: AsyncClient, n
     await mq.queue("elsewhere").pop(group="g", auto_ack=True)
     await mq.admin.delete_group("g", queue=name)
     assert [row.queue for row in (await mq.queue("elsewhere").groups()).rows] == ["elsewhere"]
+
+
+async def test_dead_letters_are_chosen_alike_wherever_the_broker_is(mq: AsyncClient) -> None:
+    """What a filter does not say is left alone, above all by what removes."""
+    queue = mq.queue("q")
+    await queue.push_many(range(6))
+    for error in ("lost", "late", "lost", "odd", "late", "lost"):
+        [message] = await queue.pop()
+        await message.bury(error)
+    every = {each.id: each.error for each in (await queue.dead_letters()).rows}
+    first, *_, last = sorted(every)
+
+    async def found(**which: Any) -> list[int]:
+        chosen = DeadLetterFilter(**which)
+        rows = (await mq.admin.list_dead_letters(chosen)).rows
+        assert await mq.admin.count_dead_letters(chosen) == len(rows)
+        return sorted(row.id for row in rows)
+
+    assert await found(error="late") == [key for key in sorted(every) if every[key] == "late"]
+    assert await found(ids=[first, last]) == [first, last]
+    assert await mq.admin.purge_dead_letters(DeadLetterFilter(error="late")) == 2
+    assert await mq.admin.redrive(DeadLetterFilter(error="odd")) == 1
+    assert await found() == [key for key in sorted(every) if every[key] == "lost"]
+    assert await mq.admin.purge_dead_letters(DeadLetterFilter(error="lost", ids=[first])) == 1
+    assert len(await found(queue="q")) == 2

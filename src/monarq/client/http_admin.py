@@ -386,13 +386,14 @@ def _filter(which: DeadLetterFilter) -> dict[str, Any]:
         "partition": which.partition,
         "from": iso_or_none(which.failed_from),
         "to": iso_or_none(which.failed_to),
+        "error": which.error,
+        "ids": None if which.ids is None else [str(number) for number in which.ids],
     }
 
 
 def _choice(which: DeadLetterFilter) -> dict[str, Any]:
     """A filter of what is to be changed: that it means everything has to be said."""
-    ids = None if which.ids is None else [str(number) for number in which.ids]
-    chosen = {**_filter(which), "ids": ids}
+    chosen = _filter(which)
     if all(value is None for value in chosen.values()):
         chosen["all"] = True
     return chosen

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 
 from monarq.errors import InvalidRequestError
-from monarq.model import DeadLetterFilter
 from monarq.server.exchange import Request
 from monarq.store.validation import check_name, check_time
 from monarq.times import parse_time
-from monarq.wire.dashboard import ErrorsQuery
-from monarq.wire.dead_letters import DeadLettersQuery, PurgeQuery
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
@@ -40,20 +37,3 @@ def time_or_none(text: str | None, field: str) -> int | None:
     at = max(0, parse_time(text, field))
     check_time(at, field)
     return at
-
-
-def dead_letter_filter(
-    query: DeadLettersQuery | PurgeQuery | ErrorsQuery,
-    *,
-    error: str | None = None,
-    ids: list[int] | None = None,
-) -> DeadLetterFilter:
-    return DeadLetterFilter(
-        queue=query.queue,
-        group=query.consumer_group,
-        partition=query.partition,
-        failed_from=time_or_none(query.from_, "from"),
-        failed_to=time_or_none(query.to, "to"),
-        error=error,
-        ids=ids,
-    )

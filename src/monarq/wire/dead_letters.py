@@ -40,6 +40,7 @@ class DeadLettersQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     """When it died."""
     to: TimeFilter | None = None
     error: ErrorKey | None = None
+    ids: Ids | None = None
 
 
 class DeadLetterRow(Struct, frozen=True, kw_only=True, rename="camel"):

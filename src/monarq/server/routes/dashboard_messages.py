@@ -8,11 +8,11 @@ from typing import Literal
 from monarq.clock import SECOND
 from monarq.errors import NotFoundError
 from monarq.ids import message_id, parse_message_id
-from monarq.model import Delivery, Item, QueueKind, Standing
+from monarq.model import DeadLetterFilter, Delivery, Item, QueueKind, Standing
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.paging import MOST, collect
-from monarq.server.parameters import dead_letter_filter, path_name, path_partition_id
+from monarq.server.parameters import path_name, path_partition_id, time_or_none
 from monarq.server.routes.items import item_fields
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -176,7 +176,13 @@ def _state(name: str, state: str, standing: Standing, seq: int, retry_limit: int
 
 async def list_errors(service: Service, request: Request) -> Response:
     query: ErrorsQuery = request.query
-    which = dead_letter_filter(query)
+    which = DeadLetterFilter(
+        queue=query.queue,
+        group=query.consumer_group,
+        partition=query.partition,
+        failed_from=time_or_none(query.from_, "from"),
+        failed_to=time_or_none(query.to, "to"),
+    )
     found = await service.broker.store.dead_letter_errors(which, limit=MOST)
     wanted = query.search.casefold() if query.search is not None else ""
     matching = [one for one in found if wanted in one.error.casefold()]

@@ -11,7 +11,7 @@ from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import raw_or_unset
 from monarq.server.paging import collect, paged
-from monarq.server.parameters import dead_letter_filter
+from monarq.server.parameters import time_or_none
 from monarq.server.queue_totals import queue_totals
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -31,7 +31,7 @@ from monarq.wire.dead_letters import (
 async def list_dead_letters(service: Service, request: Request) -> Response:
     query: DeadLettersQuery = request.query
     store = service.broker.store
-    which = dead_letter_filter(query, error=query.error)
+    which = _chosen(query)
     page = await collect(
         lambda limit, after: store.list_dead_letters(which, limit=limit, after=after),
         query,
@@ -43,6 +43,18 @@ async def list_dead_letters(service: Service, request: Request) -> Response:
             total=await _total(store, which),
             **paged(query, page),
         )
+    )
+
+
+def _chosen(query: DeadLettersQuery | PurgeQuery) -> DeadLetterFilter:
+    return DeadLetterFilter(
+        queue=query.queue,
+        group=query.consumer_group,
+        partition=query.partition,
+        failed_from=time_or_none(query.from_, "from"),
+        failed_to=time_or_none(query.to, "to"),
+        error=query.error,
+        ids=None if query.ids is None else [int(one) for one in query.ids],
     )
 
 
@@ -94,8 +106,7 @@ async def redrive(service: Service, request: Request) -> Response:
 
 async def purge(service: Service, request: Request) -> Response:
     query: PurgeQuery = request.query
-    ids = None if query.ids is None else [int(one) for one in query.ids]
-    which = dead_letter_filter(query, error=query.error, ids=ids)
+    which = _chosen(query)
     _check_meant(which, query.all)
     return json_answer(Purged(deleted=await service.broker.store.purge_dead_letters(which)))
 
