@@ -47,6 +47,7 @@ def test_an_operator_goes_from_the_overview_to_the_button_that_frees_a_stuck_gro
     expect(item).to_contain_text("ValueError")
     item.get_by_role("link").last.click()
     board.wait()
+    expect(board.main.get_by_text("stuck", exact=True)).to_be_visible()
     poison = board.main.get_by_role("article").filter(has_text=STUCK_PARTITION)
     expect(poison).to_contain_text(ERROR)
     expect(poison).to_contain_text("no number")

@@ -11,13 +11,13 @@ export function groupTable(key, rows, { withQueue = true, ...more } = {}) {
   const columns = [
     { key: "name", label: "Group", sort: "name", cell: (row) => name(groupName(row.name)) },
     withQueue && { key: "queue", label: "Queue", sort: "queue", cell: (row) => name(row.queue) },
-    { key: "state", label: "State", width: "116px", cell: (row) => state(row.state) },
+    { key: "state", label: "State", width: "108px", cell: (row) => state(row.state) },
     {
       key: "lag",
-      label: "Messages behind",
+      label: "Behind",
       sort: "lag",
       num: true,
-      width: "150px",
+      width: "96px",
       cell: (row) => (row.lag ? count(row.lag) : h("span.faint", null, "0")),
     },
     {
@@ -26,6 +26,7 @@ export function groupTable(key, rows, { withQueue = true, ...more } = {}) {
       sort: "lagSeconds",
       num: true,
       width: "108px",
+      hide: 1,
       cell: (row) => (row.lag ? duration(row.lagSeconds) : h("span.faint", null, "–")),
     },
     {

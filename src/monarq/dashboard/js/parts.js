@@ -163,8 +163,10 @@ export function empty(title, text, ...commands) {
   );
 }
 
-/** A command that can be copied. */
-export function commandLine(command) {
+/** A command for this broker, that can be copied. Without its address it would go to the store of
+    whoever runs it. */
+export function commandLine(short) {
+  const command = `${short} --url ${location.origin}`;
   const copy = async (event) => {
     const button = event.currentTarget;
     try {

@@ -114,7 +114,7 @@ export function partitionsView(queue, ctx) {
               h("span.faint.small", null, "until ", when(row.leaseUntil)),
             )
           : row.retryAt
-            ? h("span.faint", null, "retried ", when(row.retryAt))
+            ? h("span.faint", null, "next try due ", when(row.retryAt))
             : h("span.faint", null, "–"),
     },
     {

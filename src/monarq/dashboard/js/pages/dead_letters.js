@@ -330,6 +330,7 @@ export function open(ctx) {
       {
         key: "id",
         label: "Transaction id",
+        kind: "grow",
         width: "16%",
         cell: (row) => h("span.mono.small", { dir: "auto" }, row.transactionId),
       },

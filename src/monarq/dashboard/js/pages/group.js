@@ -115,7 +115,7 @@ function inQueue(ctx) {
     load,
     leave: () => clearInterval(timer),
     actions: () => [
-      state(line.state),
+      state(standing()),
       ctx.can("write") && button("Seek", act(seek)),
       ctx.can("admin") &&
         button(
@@ -129,11 +129,16 @@ function inQueue(ctx) {
     render: () => [figures(), poison(), partitions()],
   };
 
+  // A message that fails again and again blocks what is behind it, however short the while.
+  function standing() {
+    return line.lag && failing.failing.some((one) => one.attempts > 1) ? "stuck" : line.state;
+  }
+
   function figures() {
     return h(
       "section.stats",
       { "aria-label": "Now" },
-      stat("Messages behind", count(line.lag), { tone: line.state === "stuck" ? "bad" : "" }),
+      stat("Messages behind", count(line.lag), { tone: standing() === "stuck" ? "bad" : "" }),
       stat("Time behind", line.lag ? duration(line.lagSeconds) : "0 s", {
         tone: line.lag && line.lagSeconds > 300 ? "warn" : "",
       }),
@@ -199,7 +204,7 @@ function inQueue(ctx) {
           " waiting behind it, the oldest for ",
           duration(one.ageSeconds),
         ),
-        one.retryAt && h("span.soft", null, "tried again ", when(one.retryAt)),
+        one.retryAt && h("span.soft", null, "next try due ", when(one.retryAt)),
         one.leaseUntil && h("span.soft", null, "now with ", name(one.consumer ?? "a consumer")),
       ),
       h(

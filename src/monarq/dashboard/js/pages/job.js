@@ -102,6 +102,7 @@ export function open(ctx) {
       itemState(item),
       ctx.can("write") &&
         item.state !== "leased" &&
+        (item.attempts > 0 || item.state !== "ready") &&
         button(
           item.state === "ready" ? "Forget its attempts" : "Retry",
           ask(
@@ -110,7 +111,7 @@ export function open(ctx) {
             "Retry",
             "retry",
           ),
-          { main: true },
+          { main: item.state !== "ready" },
         ),
       ctx.can("write") &&
         OPEN.has(item.state) &&

@@ -11,7 +11,6 @@ import {
   empty,
   name,
   panel,
-  queueLink,
   search,
   select,
   state,
@@ -137,7 +136,12 @@ export function open(ctx) {
           },
           { placeholder: "Search command, id, error" },
         ),
-        h("div.toolbar-end.small", null, queueLink(queue), line.paused && state("paused")),
+        h(
+          "div.toolbar-end.small",
+          null,
+          line.paused && [state("paused"), " "],
+          h("a", { href: link(["queues", queue]) }, "Open the queue →"),
+        ),
       ),
       panel("Items by state", {}, statesBar(line.states, queue)),
       found.items.length

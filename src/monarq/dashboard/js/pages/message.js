@@ -165,7 +165,7 @@ export function open(ctx) {
                     ", until ",
                     when(one.leaseUntil),
                   ),
-                one.retryAt && h("div.faint.small", null, "again ", when(one.retryAt)),
+                one.retryAt && h("div.faint.small", null, "next try due ", when(one.retryAt)),
               ),
               h("td", null, one.attempts ? `${one.attempts} of ${one.retryLimit + 1}` : "none"),
               h(

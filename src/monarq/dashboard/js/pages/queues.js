@@ -134,9 +134,9 @@ function columns(rows) {
     {
       key: "kind",
       label: "Kind",
-      width: "100px",
+      width: "160px",
       hide: 1,
-      cell: (row) => (row.paused ? state("paused") : state(row.kind)),
+      cell: (row) => h("span", null, state(row.kind), row.paused && [" ", state("paused")]),
     },
     {
       key: "pending",
