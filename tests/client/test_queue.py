@@ -14,10 +14,12 @@ from monarq.errors import (
     AlreadyAckedError,
     InvalidRequestError,
     LeaseError,
+    MonarqError,
+    NotFoundError,
     PayloadError,
     TransactionFailedError,
 )
-from monarq.model import DeadLetterFilter, PushStatus, QueueKind
+from monarq.model import Ack, Acked, DeadLetterFilter, PushStatus, QueueKind
 
 
 async def test_what_is_pushed_is_popped_in_order(mq: AsyncClient) -> None:
@@ -308,3 +310,56 @@ async def test_dead_letters_are_chosen_alike_wherever_the_broker_is(mq: AsyncCli
     assert await found() == [key for key in sorted(every) if every[key] == "lost"]
     assert await mq.admin.purge_dead_letters(DeadLetterFilter(error="lost", ids=[first])) == 1
     assert len(await found(queue="q")) == 2
+
+
+# --- without a handle on a queue -------------------------------------------------------------
+
+
+async def test_pops_across_queues_find_what_any_of_them_has(mq: AsyncClient) -> None:
+    for name, task in (("a", "x"), ("b", "x"), ("c", "y")):
+        await mq.queue(name).configure(namespace="shop", task=task)
+        await mq.queue(name).push(name)
+    assert not await mq.pop(10, namespace="elsewhere")
+    batch = await mq.pop(10, namespace="shop", task="x", partitions=10, lease=60)
+    assert sorted((message.queue, message.payload) for message in batch) == [
+        ("a", "a"),
+        ("b", "b"),
+    ]
+    await batch.ack()
+    [message] = await mq.pop(10, namespace="shop", partitions=10)
+    assert message.payload == "c"
+    with pytest.raises(InvalidRequestError):
+        await mq.pop()
+
+
+async def test_what_was_popped_is_answered_by_whoever_knows_its_lease(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(3))
+    batch = await queue.pop(3)
+    assert batch.lease_id is not None
+    until = await mq.renew(batch.lease_id, 900)
+    assert timedelta(seconds=890) < until - datetime.now(UTC) < timedelta(seconds=910)
+    stranger = Ack(lease_id=batch.lease_id + "0")
+    first, refused = await mq.ack([batch[0].to_ack(), stranger])
+    assert isinstance(first, Acked)
+    assert isinstance(refused, MonarqError)
+    [rest] = await mq.ack([Ack(lease_id=batch.lease_id)])
+    assert isinstance(rest, Acked)
+    assert (rest.count, rest.lease_released) == (2, True)
+    assert (await queue.stats()).completed == 3
+
+
+async def test_partitions_are_listed_with_what_they_hold(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    for name in ("one", "two"):
+        await queue.partition(name).push_many(range(3))
+    batch = await queue.partition("two").pop(2)
+    await batch.ack()
+    page = await queue.partitions(limit=1)
+    rows = page.rows + (await queue.partitions(after=page.next)).rows
+    assert [(row.partition, row.first_seq, row.last_seq, row.pending) for row in rows] == [
+        ("one", 1, 3, 3),
+        ("two", 1, 3, 1),
+    ]
+    with pytest.raises(NotFoundError):
+        await mq.queue("missing").partitions()

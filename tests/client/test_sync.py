@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from monarq.client.client import Client
 from monarq.client.sync_received import SyncBatch, SyncReceived
 from monarq.errors import NotFoundError, StoreUnavailableError
+from monarq.model import Ack, Acked, Push, PushItem
 
 
 @pytest.fixture
@@ -33,6 +35,18 @@ def test_push_pop_and_ack(mq: Client) -> None:
     message.ack()
     assert not queue.pop()
     assert queue.stats().completed == 1
+
+
+def test_push_pop_renew_and_ack_without_a_handle_on_the_queue(mq: Client) -> None:
+    mq.push(Push([PushItem("orders", b"1", namespace="shop"), PushItem("orders", b"2")]))
+    batch = mq.pop(2, namespace="shop")
+    assert [message.payload for message in batch] == [1, 2]
+    assert batch.lease_id is not None
+    assert mq.renew(batch.lease_id, 900) > datetime.now(UTC)
+    [done] = mq.ack([Ack(lease_id=batch.lease_id)])
+    assert isinstance(done, Acked)
+    assert done.count == 2
+    assert [row.pending for row in mq.queue("orders").partitions().rows] == [0]
 
 
 def test_a_transaction(mq: Client) -> None:

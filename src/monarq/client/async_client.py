@@ -5,20 +5,34 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from monarq.client.connecting import open_link
 from monarq.client.handles import AsyncJob
 from monarq.client.link import Admin, Link
 from monarq.client.payloads import PayloadType
+from monarq.client.popping import pop_from
 from monarq.client.queue import AsyncQueue
+from monarq.client.received import Batch
 from monarq.client.task_client import AsyncTask, register, register_cron
 from monarq.client.tasks import Task, TaskOptions, Tasks
+from monarq.client.times import Duration, Moment, to_datetime
 from monarq.client.transactions import AsyncTransaction
 from monarq.client.work_queues import WorkQueues
 from monarq.clock import Clock
+from monarq.errors import MonarqError
 from monarq.job import DEFAULT_TASK_QUEUE
-from monarq.model import Push, Pushed
+from monarq.model import (
+    DEFAULT_GROUP,
+    Ack,
+    Acked,
+    Pop,
+    Push,
+    Pushed,
+    Renew,
+    StartFrom,
+)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -75,6 +89,51 @@ class AsyncClient:
     def queue(self, name: str, payload: Any = Any) -> AsyncQueue[Any]:
         """A handle on a queue; `payload` is the type that its payloads must have."""
         return AsyncQueue(self, name, PayloadType(payload))
+
+    # --- the four verbs, across queues -----------------------------------------------------
+
+    async def push(self, push: Push, *, connection: Any = None) -> list[Pushed]:
+        """Items of any queues, all of them or none. With `connection`, your own connection to the
+        same PostgreSQL, they are stored in the transaction that is open on it."""
+        if connection is not None:
+            return await self.link.own_transactions.push(connection, push)
+        return await self.link.push(push)
+
+    async def pop(
+        self,
+        batch: int = 1,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        group: str = DEFAULT_GROUP,
+        wait: float = 0.0,
+        lease: Duration | None = None,
+        partitions: int = 1,
+        start: StartFrom | Moment = StartFrom.ALL,
+        auto_ack: bool = False,
+    ) -> Batch[Any]:
+        """As `AsyncQueue.pop`, of whichever ordered queues have this namespace, this task or
+        both."""
+        pop = Pop(
+            namespace=namespace,
+            task=task,
+            group=group,
+            batch=batch,
+            partitions=partitions,
+            auto_ack=auto_ack,
+            consumer=self.name,
+        )
+        return await pop_from(self.link, pop, PayloadType(Any), wait=wait, lease=lease, start=start)
+
+    async def ack(self, acks: Sequence[Ack]) -> list[Acked | MonarqError]:
+        """Answers to what was popped before, perhaps by somebody else: `message.to_ack()`, or
+        an `Ack` of a whole lease. Each stands alone, with its error in its place."""
+        return await self.link.ack(acks)
+
+    async def renew(self, lease_id: str, seconds: float) -> datetime:
+        """Have a lease last that long from now; until when it does."""
+        renewed = await self.link.renew(Renew(lease_id, seconds))
+        return to_datetime(renewed.expires_at)
 
     # --- tasks and jobs --------------------------------------------------------------------
 
@@ -140,10 +199,3 @@ class AsyncClient:
     def admin(self) -> Admin:
         """Everything else, by the names of the store's contract."""
         return self.link.admin
-
-    async def push(self, push: Push, *, connection: Any = None) -> list[Pushed]:
-        """Items of any queues, all of them or none. With `connection`, your own connection to the
-        same PostgreSQL, they are stored in the transaction that is open on it."""
-        if connection is not None:
-            return await self.link.own_transactions.push(connection, push)
-        return await self.link.push(push)

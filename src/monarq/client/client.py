@@ -7,17 +7,20 @@ Every call is handed to that thread's loop and waited for, so that there is one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.portal import Portal
 from monarq.client.sync_queue import SyncQueue
+from monarq.client.sync_received import SyncBatch
 from monarq.client.sync_tasks import SyncJob, SyncTask
 from monarq.client.sync_transactions import SyncTransaction
 from monarq.client.task_client import register_cron
 from monarq.client.tasks import Task, Tasks
 from monarq.clock import Clock
-from monarq.model import Push, Pushed
+from monarq.errors import MonarqError
+from monarq.model import Ack, Acked, Push, Pushed
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -134,9 +137,22 @@ class Client:
         """A job that was enqueued, by its id."""
         return SyncJob(self._client.job(job_id), self._portal)
 
-    def push(self, push: Push) -> list[Pushed]:
-        """Items of any queues, all of them or none."""
-        return self._portal.run(self._client.push(push))
+    def push(self, push: Push, *, connection: Any = None) -> list[Pushed]:
+        """Items of any queues, all of them or none; `connection` as of `SyncQueue.push`."""
+        return self._portal.run(self._client.push(push, connection=connection))
+
+    def pop(self, batch: int = 1, **options: Any) -> SyncBatch[Any]:
+        """Of whichever ordered queues have this `namespace`, this `task` or both; options are
+        those of `AsyncClient.pop`."""
+        return SyncBatch(self._portal.run(self._client.pop(batch, **options)), self._portal)
+
+    def ack(self, acks: Sequence[Ack]) -> list[Acked | MonarqError]:
+        """As `AsyncClient.ack`: one answer an ack, or its error."""
+        return self._portal.run(self._client.ack(acks))
+
+    def renew(self, lease_id: str, seconds: float) -> datetime:
+        """Have a lease last that long from now; until when it does."""
+        return self._portal.run(self._client.renew(lease_id, seconds))
 
     def transaction(self) -> SyncTransaction:
         """`with mq.transaction() as tx: tx.ack(message); tx.push(queue, payload)`."""

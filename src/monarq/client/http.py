@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from monarq.client.http_admin import HttpAdmin, quoted
+from monarq.client.http_admin import HttpAdmin
+from monarq.client.http_entries import quoted
 from monarq.client.http_errors import error_of, from_code
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link

@@ -10,6 +10,7 @@ from monarq.model import (
     Group,
     Item,
     Message,
+    PartitionStats,
     Pushed,
     Queue,
     QueueStats,
@@ -24,7 +25,7 @@ from monarq.wire.items import ItemDetail, ItemRow
 from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
 from monarq.wire.push import PushedItem
-from monarq.wire.queues import QueueRow
+from monarq.wire.queues import PartitionRow, QueueRow
 from monarq.wire.records import RecordRow
 from monarq.wire.traces import TraceRow
 
@@ -77,6 +78,18 @@ def queue_of(row: QueueRow) -> Queue:
         version=0,
         created_at=micros(row.created_at),
         options=row.options,
+    )
+
+
+def partition_of(row: PartitionRow) -> PartitionStats:
+    return PartitionStats(
+        queue=row.queue,
+        partition_id=int(row.id),
+        partition=row.name,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        pending=row.pending,
+        last_at=micros(row.last_pushed_at),
     )
 
 

@@ -23,6 +23,7 @@ from monarq.model import (
     ItemState,
     OutputPart,
     Page,
+    PartitionStats,
     Pop,
     Popped,
     Push,
@@ -76,6 +77,10 @@ class Admin(Protocol):
     async def queue_stats(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[QueueStats]: ...
+
+    async def list_partitions(
+        self, queue: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[PartitionStats]: ...
 
     async def list_groups(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -11,9 +10,10 @@ import msgspec
 from monarq.client.buffering import PushBuffer
 from monarq.client.consuming import Consumer, Handler
 from monarq.client.payloads import PayloadType
+from monarq.client.popping import pop_from
 from monarq.client.received import Batch, Received
 from monarq.client.times import Duration, Moment, to_micros, to_seconds, to_start
-from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.errors import NotFoundError
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
@@ -21,6 +21,7 @@ from monarq.model import (
     DeadLetterFilter,
     Group,
     Page,
+    PartitionStats,
     Pop,
     Push,
     Pushed,
@@ -150,15 +151,12 @@ class AsyncQueue(Generic[T]):
             group=group,
             batch=batch,
             partitions=partitions,
-            lease_seconds=to_seconds(lease),
             auto_ack=auto_ack,
-            start=to_start(start),
             consumer=self._client.name,
         )
-        if not 0 <= wait < math.inf:
-            raise InvalidRequestError(f"wait must be a number of seconds from 0 on, not {wait}")
-        popped = await self._client.link.pop(pop, wait)
-        return Batch(self._client.link, popped, self._kind, group)
+        return await pop_from(
+            self._client.link, pop, self._kind, wait=wait, lease=lease, start=start
+        )
 
     async def messages(
         self,
@@ -276,6 +274,12 @@ class AsyncQueue(Generic[T]):
 
     async def resume(self) -> Queue:
         return await self._client.admin.set_paused(self.name, False)
+
+    async def partitions(
+        self, *, limit: int = 100, after: str | None = None
+    ) -> Page[PartitionStats]:
+        """With what is kept of each, by partition id."""
+        return await self._client.admin.list_partitions(self.name, limit=limit, after=after)
 
     # --- groups ----------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -11,8 +11,7 @@ import msgspec
 from monarq.client.handlers import error_text
 from monarq.client.link import Link
 from monarq.client.payloads import PayloadType
-from monarq.client.times import Moment, to_micros
-from monarq.clock import SECOND
+from monarq.client.times import Moment, to_datetime, to_micros
 from monarq.errors import AlreadyAckedError, MonarqError
 from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Popped, Renew, Trace
 
@@ -82,7 +81,7 @@ class Received(Generic[T]):
 
     @property
     def created_at(self) -> datetime:
-        return datetime.fromtimestamp(self._message.created_at / SECOND, UTC)
+        return to_datetime(self._message.created_at)
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -134,7 +133,7 @@ class Received(Generic[T]):
     async def renew(self, seconds: float) -> datetime:
         """Have the lease (of all that came with this message) last that long from now."""
         renewed = await self._link.renew(Renew(self._lease(), seconds))
-        return datetime.fromtimestamp(renewed.expires_at / SECOND, UTC)
+        return to_datetime(renewed.expires_at)
 
     async def trace(self, event: str, data: Any = None, *, names: Sequence[str] = ()) -> None:
         """Note something about this message, to be found by it and by each of `names`."""

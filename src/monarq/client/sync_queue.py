@@ -17,6 +17,7 @@ from monarq.model import (
     DeadLetter,
     Group,
     Page,
+    PartitionStats,
     Pushed,
     Queue,
     QueueStats,
@@ -108,6 +109,9 @@ class SyncQueue(Generic[T]):
 
     def resume(self) -> Queue:
         return self._portal.run(self.queue.resume())
+
+    def partitions(self, *, limit: int = 100, after: str | None = None) -> Page[PartitionStats]:
+        return self._portal.run(self.queue.partitions(limit=limit, after=after))
 
     def groups(self, *, limit: int = 100, after: str | None = None) -> Page[Group]:
         return self._portal.run(self.queue.groups(limit=limit, after=after))

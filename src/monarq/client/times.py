@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from monarq.clock import SECOND
@@ -26,6 +26,10 @@ def to_micros(moment: Moment | None) -> int | None:
             )
         moment = moment.timestamp()
     return round(moment * SECOND)
+
+
+def to_datetime(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / SECOND, UTC)
 
 
 def to_seconds(duration: Duration | None) -> float | None:
