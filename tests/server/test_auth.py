@@ -10,7 +10,6 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from monarq.server import auth as auth_module
 from monarq.server import token_keys
 from monarq.server.auth import Authenticator
 from monarq.server.exchange import Principal, Role
+from tests.server.plain_server import Handler, answering
 
 SECRET = "a secret of thirty-two bytes or more"
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -293,42 +293,31 @@ async def test_no_error_repeats_the_credential(tmp_path: Path) -> None:
 
 
 class KeyServer:
-    """A key set at a URL, over a real socket."""
+    """A key set at a URL."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.keys: list[dict[str, Any]] = []
         self.fetched = 0
         self.status = 200
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.fetched += 1
-                self.send_response(outer.status)
-                if outer.status == 302:
-                    self.send_header("Location", "/elsewhere")
-                self.end_headers()
-                self.wfile.write(json.dumps({"keys": outer.keys}).encode())
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 @pytest.fixture
 def key_server() -> Iterator[KeyServer]:
-    server = KeyServer()
-    yield server
-    server.close()
+    state = KeyServer()
+
+    class Keys(Handler):
+        def answer(self) -> None:
+            state.fetched += 1
+            self.send_response(state.status)
+            if state.status == 302:
+                self.send_header("Location", "/elsewhere")
+            self.end_headers()
+            self.wfile.write(json.dumps({"keys": state.keys}).encode())
+
+    with answering(Keys) as url:
+        state.url = f"{url}/keys"
+        yield state
 
 
 async def test_a_key_set_checks_by_key_id(tmp_path: Path) -> None:

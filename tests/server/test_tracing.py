@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from monarq.server.routes import ROUTES
 from monarq.server.routing import Route
 from monarq.server.tracing import Spans
 from tests.server.conftest import StartServer
+from tests.server.plain_server import Handler, answering
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -95,39 +95,28 @@ def test_nothing_is_imported_when_it_is_off() -> None:
 
 
 class Collector:
-    """Takes what is sent to it, over a real socket."""
+    """Takes what is sent to it."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.received: list[bytes] = []
         self.arrived = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                outer.received.append(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.arrived.set()
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    collector = Collector()
-    yield collector
-    collector.close()
+    state = Collector()
+
+    class Taking(Handler):
+        def answer(self) -> None:
+            state.received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            state.arrived.set()
+            self.send_response(200)
+            self.end_headers()
+
+    with answering(Taking) as url:
+        state.url = url
+        yield state
 
 
 @pytest.mark.parametrize("served_store", ["sqlite"], indirect=True)

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from monarq.errors import MonarqError
-from monarq.model import Push, PushItem, QueueKind
+from monarq.model import Push, PushItem, QueueKind, StoredMessage
 from monarq.store import open_store
 from monarq.store.contract import Store
 
@@ -59,6 +59,21 @@ def numbered(
     for number in range(first, first + count):
         payload = f'{{"n": {number}, "filler": "{filler}"}}' if size else f'{{"n": {number}}}'
         yield PushItem(queue, payload.encode(), partition=f"p-{number % partitions}")
+
+
+def messages_of(url: str, queue: str) -> list[StoredMessage]:
+    async def listed(store: Store) -> list[StoredMessage]:
+        rows: list[StoredMessage] = []
+        after = None
+        while True:
+            page = await store.list_messages(queue, limit=1000, after=after)
+            rows += page.rows
+            after = page.next
+            if after is None:
+                return rows
+
+    found: list[StoredMessage] = in_store(url, listed)
+    return found
 
 
 def _parts(items: Iterable[T], size: int) -> Iterator[list[T]]:

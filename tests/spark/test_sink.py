@@ -23,34 +23,19 @@ from monarq.errors import (
     StoreUnavailableError,
     UnauthorizedError,
 )
-from monarq.model import Item, QueueKind, StoredMessage
+from monarq.model import Item, QueueKind
 from monarq.spark.failures import spark_failures
 from monarq.spark.sink_store import SinkStore
 from monarq.store import open_store
 from monarq.store.contract import Store
 from tests.server.serving import ServerProcess
-from tests.spark.seeding import Urls, fill, in_store, make_queue, numbered
+from tests.spark.seeding import Urls, fill, in_store, make_queue, messages_of, numbered
 
 
 def write(frame: DataFrame, url: str, **options: object) -> None:
     named = {name: str(value) for name, value in options.items()}
     with spark_failures():
         frame.write.format("monarq").options(url=url, **named).mode("append").save()
-
-
-def messages_of(url: str, queue: str) -> list[StoredMessage]:
-    async def listed(store: Store) -> list[StoredMessage]:
-        rows: list[StoredMessage] = []
-        after = None
-        while True:
-            page = await store.list_messages(queue, limit=1000, after=after)
-            rows += page.rows
-            after = page.next
-            if after is None:
-                return rows
-
-    found: list[StoredMessage] = in_store(url, listed)
-    return found
 
 
 def payloads_of(url: str, queue: str) -> list[Any]:
