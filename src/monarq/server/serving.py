@@ -20,6 +20,7 @@ from monarq.broker.peers import Peers
 from monarq.config import Settings
 from monarq.errors import MonarqError, SettingsError
 from monarq.server import logs
+from monarq.server.allocation import keep_freed_memory
 from monarq.server.garbage import spare_what_stays
 from monarq.server.greeting import greet
 from monarq.server.listening import close_all, open_listeners, raise_file_limit, reserve_port
@@ -87,6 +88,7 @@ def _run_worker(
 ) -> None:
     def begun() -> None:
         spare_what_stays()
+        keep_freed_memory()
         ready()
 
     async def serve() -> None:
