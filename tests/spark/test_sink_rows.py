@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from pyspark.sql.types import (
     ArrayType,
     LongType,
@@ -97,10 +97,15 @@ class TestJson:
         assert [(row["t"], row["f"]) for row in found] == rows
 
     @given(st.lists(TEXT, min_size=1, max_size=5))
+    @example(["\x0c1"])
+    @example(["1\x0b"])
+    @example([" \t\r\n1\n"])
+    @example(['"\\ud800"'])
     def test_any_text_as_payload_is_taken_exactly_if_it_is_json(self, texts: list[str]) -> None:
         def is_json(text: str) -> bool:
             try:
-                json.loads(text, parse_constant=lambda _: 1 / 0)
+                value = json.loads(text, parse_constant=lambda _: 1 / 0)
+                json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
             except (ValueError, ZeroDivisionError):
                 return False
             return True

@@ -26,6 +26,8 @@ from monarq.spark.transaction_ids import (
 
 #: Rows of more bytes are cut, so that no column of text outgrows 32-bit offsets.
 _MOST_BYTES = 128 << 20
+#: Not all that text functions take for space.
+_JSON_SPACE = " \t\n\r"
 _values = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -144,7 +146,7 @@ class RowReader:
 def checked_json(texts: pa.Array) -> pa.Array:
     """Texts that each are one JSON value, without the space around them. They are put together
     into larger texts later, where half a value would change the meaning of the next."""
-    texts = pc.ascii_trim_whitespace(texts)
+    texts = pc.ascii_trim(texts, _JSON_SPACE)
     joined = pc.binary_join_element_wise(texts, "", ",")
     start = joined.offset
     offsets = memoryview(joined.buffers()[1]).cast("i")
