@@ -20,22 +20,13 @@ from msgspec import Struct
 
 from monarq.errors import InvalidRequestError
 from monarq.server.answers import HttpError
+from monarq.server.explaining import explain
 from monarq.server.outlines import LARGE, holds_lists, outline_check
 
-_PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _JSON_TYPE = re.compile(
     r"\s*(?:application|text)/(?:[\w.+-]+\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE
 )
 _CHUNK = 1 << 20
-
-
-def explain(error: msgspec.MsgspecError | UnicodeError | RecursionError) -> str:
-    """A message of the decoder, with the field in front of what is wrong with it."""
-    text = str(error)
-    found = _PATH.search(text)
-    if found is None:
-        return text
-    return f"{found[1] or 'the body'}: {text[: found.start()]}"
 
 
 # --- bodies --------------------------------------------------------------------------
@@ -58,7 +49,7 @@ def body_decoder(kind: Any, outline: type[Struct] | None = None) -> Callable[[by
                 check_utf8(body)
             return decode(body or b"{}")
         except msgspec.ValidationError as error:
-            raise InvalidRequestError(explain(error)) from None
+            raise InvalidRequestError(explain(error, kind)) from None
         except msgspec.DecodeError as error:
             raise InvalidRequestError(f"the body is not valid JSON: {error}") from None
         except UnicodeDecodeError as error:
@@ -132,7 +123,7 @@ def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
         try:
             return msgspec.convert(values, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise InvalidRequestError(explain(error)) from None
+            raise InvalidRequestError(explain(error, kind)) from None
 
     return decoded
 
