@@ -208,7 +208,7 @@ async def test_a_call_with_a_request_that_postgresql_does_not_take_is_still_one_
 ) -> None:
     """As if validation had overlooked something: only the guilty request fails, and the mark
     stands for the others together."""
-    monkeypatch.setattr("monarq.store.validation.check_name", lambda value, field: None)
+    monkeypatch.setattr("monarq.store.validation.fields.check_name", lambda value, field: None)
     requests = [*of(1), Push([PushItem("q", b"2", "p", "\0")]), *of(3, partition="new")]
     answers = await store.push(requests, mark="m")
     assert [code_of(answer) for answer in answers] == [None, "invalid_request", None]

@@ -1,0 +1,180 @@
+"""Pops, acks, transactions, and the calls beside the hot path."""
+
+from __future__ import annotations
+
+from monarq.errors import InvalidRequestError, TransactionFailedError
+from monarq.ids import parse_message_id
+from monarq.model import (
+    ERROR_KEY_LENGTH,
+    MAX_BATCH,
+    MAX_OUTPUT_BYTES,
+    MAX_RECORD_BYTES,
+    Ack,
+    AckStatus,
+    DeadLetterFilter,
+    Pop,
+    Push,
+    Renew,
+    Seek,
+    SeekTo,
+    StartFrom,
+    Trace,
+    Transaction,
+)
+from monarq.store.validation.fields import (
+    MAX_LEASE_SECONDS,
+    check_bytes,
+    check_common_name,
+    check_int,
+    check_label,
+    check_name,
+    check_seconds,
+    check_text,
+    check_time,
+)
+from monarq.store.validation.pushes import check_push
+
+
+def check_pop(request: Pop) -> None:
+    if request.queue is not None:
+        check_name(request.queue, "queue")
+        if request.namespace is not None or request.task is not None:
+            raise InvalidRequestError("pop from a queue, or by namespace and task, not both")
+    elif request.namespace is None and request.task is None:
+        raise InvalidRequestError("a pop needs a queue, a namespace or a task")
+    if request.namespace is not None:
+        check_name(request.namespace, "namespace")
+    if request.task is not None:
+        check_name(request.task, "task")
+    if request.partition is not None:
+        check_name(request.partition, "partition")
+        if request.queue is None:
+            raise InvalidRequestError("a pop of a partition needs its queue")
+    check_name(request.group, "consumerGroup")
+    check_int(request.batch, "batch", 1, MAX_BATCH)
+    check_int(request.partitions, "partitions", 1, 1000)
+    if request.lease_seconds is not None:
+        check_seconds(request.lease_seconds, "leaseTime", low=0.001, high=MAX_LEASE_SECONDS)
+    check_start(request.start)
+    if request.consumer is not None:
+        check_name(request.consumer, "consumer")
+
+
+def check_start(start: object) -> None:
+    if not isinstance(start, StartFrom):
+        check_time(start, "subscriptionFrom")
+
+
+def check_ack(request: Ack) -> None:
+    if not isinstance(request.status, AckStatus):
+        raise InvalidRequestError(f"status must be one of {', '.join(AckStatus)}")
+    check_common_name(request.group, "consumerGroup")
+    if (request.transaction_id is None) != (request.partition_id is None):
+        raise InvalidRequestError("transactionId and partitionId belong together")
+    if request.transaction_id is None and request.lease_id is None:
+        raise InvalidRequestError("an ack needs a transactionId and partitionId, or a leaseId")
+    if request.transaction_id is not None:
+        check_name(request.transaction_id, "transactionId")
+        check_int(request.partition_id, "partitionId", 1, 2**62)
+    if request.lease_id is not None:
+        check_common_name(request.lease_id, "leaseId")
+    if request.error is not None:
+        check_text(request.error, "error")
+    if request.retry_at is not None:
+        check_time(request.retry_at, "retryAt")
+        if request.status not in (AckStatus.FAILED, AckStatus.RETRY):
+            raise InvalidRequestError("retryAt goes with the status failed or retry only")
+    if request.result is not None:
+        check_bytes(request.result, "result")
+
+
+def check_renew(request: Renew) -> None:
+    check_name(request.lease_id, "leaseId")
+    check_seconds(request.seconds, "seconds", low=0.001, high=MAX_LEASE_SECONDS)
+
+
+def check_transaction(request: Transaction) -> None:
+    if not request.operations:
+        raise InvalidRequestError("operations must not be empty")
+    try:
+        for lease in request.required_leases:
+            check_name(lease, "requiredLeases")
+    except InvalidRequestError as error:
+        raise TransactionFailedError(None, error) from None
+    for index, operation in enumerate(request.operations):
+        try:
+            if isinstance(operation, Push):
+                check_push(operation)
+            else:
+                check_ack(operation)
+        except InvalidRequestError as error:
+            raise TransactionFailedError(index, error) from None
+
+
+def check_seek(request: Seek) -> None:
+    check_name(request.group, "consumerGroup")
+    check_name(request.queue, "queue")
+    if request.partition is not None:
+        check_name(request.partition, "partition")
+    targets = (request.to, request.time, request.seq)
+    if sum(target is not None for target in targets) != 1:
+        raise InvalidRequestError("seek to exactly one of start or end, a time, or a seq")
+    if request.to is not None and not isinstance(request.to, SeekTo):
+        raise InvalidRequestError(f"seek to one of {', '.join(SeekTo)}")
+    if request.time is not None:
+        check_time(request.time, "time")
+    if request.seq is not None:
+        check_int(request.seq, "seq", 1, 2**62)
+
+
+def check_dead_letter_filter(which: DeadLetterFilter) -> None:
+    for name, field in (
+        (which.queue, "queue"),
+        (which.group, "consumerGroup"),
+        (which.partition, "partition"),
+    ):
+        if name is not None:
+            check_label(name, field)
+    for time, field in ((which.failed_from, "from"), (which.failed_to, "to")):
+        if time is not None:
+            check_time(time, field)
+    if which.error is not None:
+        check_text(which.error, "error", ERROR_KEY_LENGTH)
+    for number in which.ids or ():
+        check_int(number, "ids", 1, 2**62)
+
+
+def check_trace(trace: Trace) -> None:
+    check_int(trace.partition_id, "partitionId", 1, 2**62)
+    check_name(trace.transaction_id, "transactionId")
+    check_name(trace.event_type, "eventType")
+    check_bytes(trace.data, "data", 1 << 20)
+    for name in trace.names:
+        check_name(name, "traceNames")
+
+
+def check_item_id(item_id: object) -> tuple[int, int]:
+    parsed = parse_message_id(item_id) if isinstance(item_id, str) else None
+    if parsed is None:
+        raise InvalidRequestError(f"{str(item_id)[:64]!r} is not an item id")
+    return parsed
+
+
+def check_record(kind: object, key: object, value: object, keep_seconds: object) -> None:
+    check_name(kind, "kind")
+    check_name(key, "key")
+    check_bytes(value, "value", MAX_RECORD_BYTES)
+    if keep_seconds is not None:
+        check_seconds(keep_seconds, "keepSeconds", low=0, high=10 * 365 * 86_400)
+
+
+def check_output(attempt: object, data: object) -> None:
+    check_int(attempt, "attempt", 1, 2**31)
+    if not isinstance(data, bytes) or len(data) > MAX_OUTPUT_BYTES:
+        raise InvalidRequestError(f"output must be at most {MAX_OUTPUT_BYTES} bytes")
+
+
+def refuse_more_output(item_id: str, attempt: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"attempt {attempt} of item {item_id} has printed {MAX_OUTPUT_BYTES} bytes already"
+    )
