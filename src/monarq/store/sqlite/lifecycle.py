@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monarq.clock import DAY, micros
 from monarq.model import LifecycleReport, Queue
-from monarq.store.sqlite import items, logs, retention, settling
+from monarq.store.sqlite import clock_set_back, items, logs, retention, settling
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
 
@@ -61,6 +61,8 @@ delete from records where (kind, key) in (
 
 def lifecycle(session: Session, limit: int) -> LifecycleReport:
     step = _Step(session, limit)
+    if clock_set_back.was_set_back(session):
+        step.wake.update(clock_set_back.mend(session))
     step.expire_leases()
     step.look_after_items()
     step.look_after_partitions()

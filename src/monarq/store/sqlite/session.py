@@ -28,6 +28,8 @@ class Caches:
     def __init__(self) -> None:
         self.queues = QueueCache()
         self.segments = SegmentCache()
+        self.stepped_at: int | None = None
+        """When the lifecycle last took a step, by the clock of then."""
 
     def clear(self) -> None:
         self.queues.clear()

@@ -282,6 +282,22 @@ begin
 end
 $$;
 
+-- After the server's clock was set back: what could be had stays so, and leases last as long as
+-- they should. Otherwise both would wait until the clock is as late again. A delay and the time
+-- that an item is scheduled for are left as they are.
+create or replace function monarq.mend_times(p_now bigint) returns void
+    language sql
+as $$
+    update monarq.rollups set at = p_now - p_now % (60 * 1000000);
+    update monarq.unresolved set retry_at = p_now where retry_at > p_now;
+    update monarq.cursors set available_at = p_now where available_at > p_now and lease_no is null;
+    update monarq.cursors set lease_until = p_now + lease_until - leased_at,
+        available_at = p_now + lease_until - leased_at, leased_at = p_now
+        where lease_no is not null and leased_at > p_now;
+    update monarq.items set due_at = p_now + due_at - leased_at, leased_at = p_now
+        where state = 'leased' and leased_at > p_now;
+$$;
+
 create or replace function monarq.dead_so_far(p_queue bigint) returns bigint
     language sql stable
 as $$
@@ -305,6 +321,11 @@ declare
     v_dead bigint;
 begin
     expired := 0; promoted := 0; buried := 0; removed := 0; wake := '{}';
+    -- The minute of a step before this one has not come yet.
+    if exists (select from monarq.rollups where at > v_now) then
+        perform monarq.mend_times(v_now);
+        wake := array(select name from monarq.queues);
+    end if;
     for v_row in
         select c.partition_id, c.group_id from monarq.cursors c
         where c.lease_until <= v_now
