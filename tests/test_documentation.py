@@ -47,7 +47,7 @@ def test_the_readmes_python_runs(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(tasks)
     assert "{'total': 99}" in run(tmp_path, "first.py")
     run(tmp_path, "shop.py")
-    worker = ("worker", "start", "--app", "shop:mq", "--store", "sqlite:///app.db", "--burst")
+    worker = ("worker", "start", "--app", "shop:mq", "--burst")
     assert "to ada@example.org" in run(tmp_path, "-m", "monarq", *worker)
 
 

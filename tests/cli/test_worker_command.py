@@ -234,6 +234,47 @@ def test_in_the_foreground_each_job_is_told_and_ctrl_c_lets_it_finish(
     assert state(cli, "slow") == "completed"
 
 
+APP = """
+from monarq import Client
+
+mq = Client({address!r})
+
+@mq.task(queue="mail")
+def greet(name):
+    return f"hello {{name}}"
+
+if __name__ == "__main__":
+    print(greet.enqueue("ada").id)
+"""
+
+
+def test_a_worker_of_an_app_works_where_the_app_enqueues(
+    cli: Invoke, environment: dict[str, str], tmp_path: Path
+) -> None:
+    address = f"sqlite:///{tmp_path / 'app.db'}"
+    (tmp_path / "shop.py").write_text(APP.format(address=address))
+    (tmp_path / "here.py").write_text(APP.format(address="memory:"))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    job = run("shop.py").stdout.strip()
+    assert run("-m", "monarq", "worker", "start", "--app", "shop:mq", "--burst").returncode == 0
+    assert cli.json("show", job, "--store", address)["state"] == "completed"
+    refused = run("-m", "monarq", "worker", "start", "--app", "here:mq", "--burst")
+    assert refused.returncode == 1
+    assert "workers cannot reach them" in refused.stderr
+
+
 def test_a_worker_that_cannot_work_ends_and_says_why(cli: Invoke, monarq: Run) -> None:
     cli.ok("push", "orders", "1")
     done = monarq("worker", "start", "--queue", "orders", "--burst")

@@ -97,6 +97,11 @@ class Caller:
         return self._store or store_address(self._settings)
 
     @property
+    def is_told_where(self) -> bool:
+        """Whether an option, a variable or the settings file says where the broker is."""
+        return bool(self.urls or self._store or self._settings.store)
+
+    @property
     def options(self) -> dict[str, Any]:
         """How a client reaches the broker, beside its address."""
         if self.urls:

@@ -66,7 +66,9 @@ def start(
     from monarq.jobs import processes
     from monarq.jobs.presence import new_worker_id
 
-    _queues(queue, _load(app_name))
+    client_of_app, tasks = _load(app_name)
+    _queues(queue, tasks)
+    caller = _where_jobs_go(caller, client_of_app)
     arguments = _arguments(caller, queue, app_name, concurrency, burst)
     started = []
     for _ in range(count):
@@ -147,7 +149,7 @@ def run(
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
     )
-    tasks = _load(app_name)
+    _, tasks = _load(app_name)
     asyncio.run(_work(caller, worker_id, _queues(queue, tasks), tasks, concurrency, burst))
 
 
@@ -199,10 +201,25 @@ async def _work(
         await worker.run()
 
 
-def _load(app_name: str | None) -> Tasks | None:
-    """The tasks of the client at `module:name`."""
+def _where_jobs_go(caller: Caller, client_of_app: Any) -> Caller:
+    """A caller that reaches what the app's client enqueues to, unless somebody says otherwise."""
+    address = getattr(client_of_app, "address", None)
+    if address is None or caller.is_told_where:
+        return caller
+    if isinstance(address, str) and "://" not in address:
+        raise InvalidRequestError(
+            f"the app keeps its jobs at {address!r}, in its own process: workers cannot reach them"
+        )
+    given = [address] if isinstance(address, str) else list(address)
+    if given[0].startswith(("http://", "https://")):
+        return Caller(None, given, caller.token, caller.as_json)
+    return Caller(given[0], None, caller.token, caller.as_json)
+
+
+def _load(app_name: str | None) -> tuple[Any, Tasks | None]:
+    """The client at `module:name`, and its tasks."""
     if app_name is None:
-        return None
+        return None, None
     import importlib
 
     from monarq.client.tasks import Tasks
@@ -218,7 +235,7 @@ def _load(app_name: str | None) -> Tasks | None:
     tasks = found if isinstance(found, Tasks) else getattr(found, "tasks", None)
     if not isinstance(tasks, Tasks):
         raise InvalidRequestError(f"--app {app_name}: there is no client with tasks")
-    return tasks
+    return found, tasks
 
 
 def _queues(named: str | None, tasks: Tasks | None) -> list[str]:

@@ -59,6 +59,8 @@ class AsyncClient:
     ) -> None:
         """`token` is a JWT or API key; `name` is what this consumer is called in the delivery
         log; `keys` and `schema` are for stores."""
+        self.address = address
+        """Where the broker or the store is, as it was given."""
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
         self.link: Link = open_link(
             address, token=token, keys=keys, schema=schema, clock=clock, timeout=timeout

@@ -59,6 +59,8 @@ class Client:
         clock: Clock | None = None,
         timeout: float = 30.0,
     ) -> None:
+        self.address = address
+        """Where the broker or the store is, as it was given."""
         self._client = AsyncClient(
             address,
             token=token,
