@@ -13,7 +13,7 @@ from monarq.errors import (
     QueueFullError,
     StoreUnavailableError,
 )
-from monarq.model import Ack, AckStatus, Pop, Push, PushItem, Renew, Transaction
+from monarq.model import Ack, AckStatus, Pop, Push, Pushed, PushItem, Renew, Transaction
 from monarq.store import Store, open_store
 from tests.broker.calls import ack, bounded, message, payloads, pop, push, turns, until
 from tests.broker.conftest import STORE_NAMES, StartBroker
@@ -46,6 +46,47 @@ async def test_what_one_turn_brings_leaves_together(broker: Broker, watched: Wat
     answers = await bounded(asyncio.gather(*futures))
     assert [len(requests) for requests in watched.requests("push")] == [100]
     assert [answer[0].seq for answer in answers] == list(range(1, 101))
+
+
+async def come_back(broker: Broker, count: int) -> list[asyncio.Future[list[Pushed]]]:
+    """Two pushes in the first turn of the loop, and one in each turn after it."""
+    futures = [broker.submit_push(message("q"))]
+    while len(futures) < count:
+        futures.append(broker.submit_push(message("q")))
+        await asyncio.sleep(0)
+    return futures
+
+
+@in_memory
+async def test_who_was_answered_together_leaves_together_again(
+    broker: Broker, watched: Watched
+) -> None:
+    await bounded(asyncio.gather(*(broker.submit_push(message("q")) for _ in range(10))))
+    await bounded(asyncio.gather(*await come_back(broker, 10)))
+    assert [len(requests) for requests in watched.requests("push")] == [10, 10]
+
+
+@in_memory
+async def test_who_comes_back_does_not_wait_for_those_who_do_not(
+    broker: Broker, watched: Watched
+) -> None:
+    await bounded(asyncio.gather(*(broker.submit_push(message("q")) for _ in range(10))))
+    lone = broker.submit_push(message("q"))
+    await turns(3)
+    assert watched.count("push") == 2
+    await bounded(lone)
+    await bounded(asyncio.gather(*await come_back(broker, 5)))
+    assert sum(len(requests) for requests in watched.requests("push")) == 16
+
+
+@in_memory
+async def test_nobody_waits_for_company_where_that_is_off(
+    start_broker: StartBroker, watched: Watched
+) -> None:
+    broker = await start_broker(batch_wait_ms=0.0)
+    await bounded(asyncio.gather(*(broker.submit_push(message("q")) for _ in range(10))))
+    await bounded(asyncio.gather(*await come_back(broker, 10)))
+    assert [len(requests) for requests in watched.requests("push")][:2] == [10, 2]
 
 
 async def test_pushes_gather_while_the_store_is_busy(

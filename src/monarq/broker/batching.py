@@ -1,9 +1,9 @@
 """Inboxes: calls gather here and leave for the store together.
 
 An inbox is drained in the next turn of the loop if a connection is free, so that a lone call
-leaves at once and all that one turn brought leave together; while all are busy calls gather, and
-leave when one comes back. Bounded: past its limits an inbox refuses. It decides nothing about
-queues, and knows the store only by one call.
+leaves at once and all that one turn brought leave together, with those who come back in the turns
+after it; while all are busy calls gather, and leave when one comes back. Bounded: past its limits
+an inbox refuses. It decides nothing about queues, and knows the store only by one call.
 
 A call is the future that its caller waits for. No task, no timer and no copy is made for it.
 """
@@ -94,6 +94,11 @@ class Inbox(abc.ABC, Generic[C]):
         self._bytes = 0
         self._in_flight = 0
         self._scheduled = False
+        self._scheduled_at = 0.0
+        self._seen = 0
+        """Messages that waited when that was last looked at."""
+        self._left = 0
+        """Messages in the last batch."""
         self._held = False
         self._timer: asyncio.TimerHandle | None = None
         self._halves: deque[list[C]] = deque()
@@ -184,7 +189,12 @@ class Inbox(abc.ABC, Generic[C]):
             if self._timer is None:
                 self._timer = self._loop.call_later(self.limits.wait_seconds, self._time_is_up)
             return
+        self._scheduled_at = self._loop.time()
+        self._schedule()
+
+    def _schedule(self) -> None:
         self._scheduled = True
+        self._seen = self._count
         self._loop.call_soon(self._drain)
 
     def hold(self, held: bool) -> None:
@@ -196,6 +206,14 @@ class Inbox(abc.ABC, Generic[C]):
     def _is_batch_full(self) -> bool:
         limits = self.limits
         return self._count >= limits.batch_max or self._bytes >= limits.batch_max_bytes
+
+    @property
+    def _is_gathering(self) -> bool:
+        """Whether what waits is still becoming more: callers who were answered together come back
+        within a few turns of the loop, and cost less in one batch than in two."""
+        if self._in_flight or not self._seen < self._count < self._left:
+            return False
+        return self._loop.time() - self._scheduled_at < self.limits.wait_seconds
 
     def _time_is_up(self) -> None:
         self._timer = None
@@ -211,12 +229,17 @@ class Inbox(abc.ABC, Generic[C]):
             self._timer = None
         if self._held:
             return
+        if self._is_gathering:
+            self._schedule()
+            return
         if self._halves and self._halving is None and self._in_flight < self.limits.concurrency:
             # One after the other, so that they are carried out in their order.
             half = self._halves.popleft()
             self._halving = self._send(self._run(half), half)
         while self._queue and self._in_flight < self.limits.concurrency:
+            before = self._count
             calls = self._take()
+            self._left = before - self._count
             if calls:
                 self._send(self._run(calls), calls)
             if self.limits.wait_seconds and not self._is_batch_full:
@@ -268,6 +291,8 @@ class Inbox(abc.ABC, Generic[C]):
             for call in calls:
                 fail(call, error)
         if (self._queue or self._halves) and not self._scheduled:
+            # Those who have just been answered may be on their way back.
+            self._scheduled_at, self._seen = self._loop.time(), 0
             self._drain()
 
     def _free_slot(self, task: asyncio.Task[Any]) -> None:
