@@ -240,3 +240,11 @@ async def test_whatever_a_handler_raises_fails_its_message_alone(
     [letter] = (await queue.dead_letters()).rows
     assert letter.error is not None
     assert letter.error.startswith(said)
+
+
+def test_a_handler_that_cannot_be_called_is_refused_at_once(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    with pytest.raises(InvalidRequestError, match="must be a function, not 3"):
+        queue.consumer(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="concurrency must be at least 1"):
+        queue.consumer(print, concurrency=0)

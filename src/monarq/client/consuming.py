@@ -15,6 +15,7 @@ from monarq.client.handlers import error_text, in_thread
 from monarq.client.received import Batch, Received
 from monarq.errors import (
     DrainingError,
+    InvalidRequestError,
     LeaseError,
     MonarqError,
     OverloadedError,
@@ -56,6 +57,10 @@ class Consumer(Generic[T]):
         ordered: Callable[[], Awaitable[bool]],
         on_error: Callable[[BaseException], None] | None,
     ) -> None:
+        if not callable(handler):
+            raise InvalidRequestError(f"the handler must be a function, not {handler!r}")
+        if concurrency < 1:
+            raise InvalidRequestError(f"concurrency must be at least 1, not {concurrency}")
         self._pop = pop
         self._handler = handler
         self._concurrency = concurrency
