@@ -83,8 +83,9 @@ async def test_a_failed_task_raises_where_its_result_is_wanted(mq: AsyncClient) 
         (ValueError("half \udcff, nul \0"), r"ValueError: half \?, nul \ufffd"),
         (StopIteration(), "RuntimeError: StopIteration was raised"),
         (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
-    ids=["long", "no text", "stop iteration", "exit"],
+    ids=["long", "no text", "stop iteration", "exit", "interrupt"],
 )
 async def test_whatever_a_task_raises_is_its_failure(
     mq: AsyncClient, raised: BaseException, said: str

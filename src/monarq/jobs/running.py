@@ -106,7 +106,8 @@ async def run_task_job(
             result=AttemptResult(seconds=round(seconds, 6), timed_out=True),
             error=f"timed out after {timeout:g} s",
         )
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a task raises is its failure
+    # Whatever a task raises is its failure; a signal to the worker is raised nowhere.
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001
         return _failed(error, time.perf_counter() - started)
     return Outcome(
         result=AttemptResult(seconds=round(time.perf_counter() - started, 6), value=encoded)
