@@ -252,3 +252,12 @@ def test_a_standalone_cluster_with_two_workers_archives_and_analyses_over_http(
     assert len(broker.get("/api/v1/pipeline/analyses").json["analyses"]) == 1
     assert broker.get("/api/v1/pipeline/archives").json["archives"][0]["lake"] == lake
     assert len(list(tmp_path.glob("app-*"))) == 2
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_spark_a_command_says_what_to_install_and_nothing_else(
+    cli: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    said = cli.refused("pipeline", "compact", str(tmp_path / "lake"))
+    assert said == f"monarq: {missing} is not installed: pip install 'monarq[spark]'\n"

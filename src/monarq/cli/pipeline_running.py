@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monarq.cli.calling import Caller
-from monarq.errors import InvalidRequestError, MonarqError, SettingsError
+from monarq.errors import InvalidRequestError, MonarqError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -59,7 +59,7 @@ ConfOption = Annotated[
 def check_spark_is_installed() -> None:
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
-            raise SettingsError(f"{module} is not installed: pip install 'monarq[spark]'")
+            raise MonarqError(f"{module} is not installed: pip install 'monarq[spark]'")
 
 
 def place_of(caller: Caller) -> Place:
