@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise
@@ -72,14 +73,13 @@ def cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
     Bounded, since a reader of one message may have to read its whole segment.
     """
-    start = total = 0
-    for index, size in enumerate(sizes):
-        if index > start and (index - start == MAX_MESSAGES or total + size > MAX_BYTES):
-            yield start, index
-            start, total = index, 0
-        total += size
-    if start < len(sizes):
-        yield start, len(sizes)
+    ends = list(accumulate(sizes))
+    start = before = 0
+    while start < len(ends):
+        most = min(start + MAX_MESSAGES, len(ends))
+        end = max(start + 1, bisect_right(ends, before + MAX_BYTES, start, most))
+        yield start, end
+        start, before = end, ends[end - 1]
 
 
 def cut(segment: Segment, first_seq: int, last_seq: int) -> Segment | None:
