@@ -1,9 +1,14 @@
 """What goes wrong in a chaos run. Each fault mends itself: at its end all processes run again."""
 
 import asyncio
+import contextlib
 import random
 import signal
+import sqlite3
+import time
 from collections.abc import Awaitable, Callable
+
+import asyncpg
 
 from tests.chaos.cluster import Broker, Cluster
 
@@ -55,6 +60,29 @@ async def freeze_postgres(cluster: Cluster, chance: random.Random) -> None:
     await asyncio.to_thread(cluster.postgres.pause)
     await asyncio.sleep(STORE_TIMEOUT_SECONDS * chance.uniform(0.5, 3))
     await asyncio.to_thread(cluster.postgres.resume)
+
+
+async def lock_a_table(cluster: Cluster, chance: random.Random) -> None:
+    """Whoever asks the server is answered; only pushes and pops stand still."""
+    assert cluster.postgres is not None
+    connection = await asyncpg.connect(cluster.postgres.dsn)
+    try:
+        async with connection.transaction():
+            await connection.execute("lock table monarq.segments in access exclusive mode")
+            await asyncio.sleep(STORE_TIMEOUT_SECONDS * chance.uniform(0.5, 3))
+    finally:
+        await connection.close()
+
+
+async def lock_the_file(cluster: Cluster, chance: random.Random) -> None:
+    [broker] = cluster.brokers
+
+    def lock(seconds: float) -> None:
+        with contextlib.closing(sqlite3.connect(broker.data / "monarq.db", timeout=30)) as db:
+            db.execute("begin immediate")
+            time.sleep(seconds)
+
+    await asyncio.to_thread(lock, STORE_TIMEOUT_SECONDS * chance.uniform(0.5, 3))
 
 
 async def kill_a_broker_that_has_buffered(cluster: Cluster, chance: random.Random) -> None:
@@ -109,9 +137,12 @@ def faults_of(cluster: Cluster) -> list[Fault]:
             kill_postgres,
             restart_postgres,
             freeze_postgres,
+            lock_a_table,
             kill_a_broker_that_has_buffered,
             kill_a_broker_while_it_replays,
         ]
         if any(broker.has_small_disk for broker in cluster.brokers):
             faults.append(fill_the_disk_of_the_buffer)
+    else:
+        faults.append(lock_the_file)
     return faults
