@@ -28,6 +28,7 @@ export function open(ctx) {
     key: ctx.query.sort ?? "name",
     order: ctx.query.order ?? (ctx.query.sort ? "desc" : "asc"),
   };
+  let known; // How many queues there are, whatever the filter.
   const list = new Windowed(
     async (offset, limit) => {
       const answer = await get("dashboard/queues", {
@@ -62,11 +63,9 @@ export function open(ctx) {
     topics: {
       queues: (data) => {
         list.merge(data.changed, data.at);
-        if (
-          data.more ||
-          data.gone?.length ||
-          (data.total !== undefined && !filtered(filter) && data.total !== list.total)
-        )
+        const before = filtered(filter) ? known : list.total;
+        known = data.total;
+        if (data.more || data.gone?.length || (before !== undefined && known !== before))
           ctx.reload();
       },
     },
@@ -134,7 +133,7 @@ function columns(rows) {
     {
       key: "kind",
       label: "Kind",
-      width: "160px",
+      width: "190px",
       hide: 1,
       cell: (row) => h("span", null, state(row.kind), row.paused && [" ", state("paused")]),
     },
