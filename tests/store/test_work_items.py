@@ -179,6 +179,19 @@ async def test_a_slow_item_does_not_die_while_its_last_lease_is_renewed(
     assert (await store.get_item(item_id)).state is ItemState.DONE
 
 
+async def test_renewing_never_brings_the_deadline_of_an_item_nearer(
+    store: Store, clock: ManualClock
+) -> None:
+    await work(store)
+    popped = await pop(store, "w", lease_seconds=100)
+    assert popped.lease_id
+    assert (await renew(store, popped.lease_id, 5)).expires_at == popped.lease_until
+    clock.advance(99)
+    await let_time_work(store)
+    assert (await pop(store, "w")).messages == []
+    await ack_all(store, popped)
+
+
 async def test_an_expired_item_is_ready_at_once_for_the_next(
     store: Store, clock: ManualClock
 ) -> None:
