@@ -242,6 +242,13 @@ def test_a_place_that_cannot_be_is_told_at_once(cli: Invoke) -> None:
     assert "correct --store or MONARQ_STORE" in said
 
 
+def test_an_option_of_commands_in_front_of_them_is_told_where_it_belongs(monarq: Run) -> None:
+    for option in (["--url", "http://127.0.0.1:1"], ["--store=memory:"], ["--json"]):
+        done = monarq(*option, "list")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "belongs behind the command" in done.stderr
+
+
 def test_a_store_with_a_mistyped_name_is_not_made_by_looking(cli: Invoke, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/no/such.db"
     for command in (

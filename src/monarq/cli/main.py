@@ -59,6 +59,8 @@ _RUNNING = frozenset({"serve", "config", "api-key", "buffer", "bench"})
 #: Their processes and threads end in their own time.
 _LONG_RUNNING = frozenset({"serve", "worker", "bench", "demo", "pipeline"})
 
+#: Options that every command has, and `monarq` itself has not.
+_OF_COMMANDS = ("--store", "--url", "--token", "--json")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 #: What to do about a refusal, by its code.
@@ -129,6 +131,12 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         version()
         return
+    first = "".join(sys.argv[1:2]).partition("=")[0]
+    if first in _OF_COMMANDS:
+        from monarq.cli.messages import complain
+
+        complain(f"{first} belongs behind the command: monarq list {first} …")
+        sys.exit(2)
     named = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     if named not in _LONG_RUNNING:
         # Little of what is imported becomes garbage; to look for it takes a tenth of the start.
