@@ -35,6 +35,20 @@ def test_queues_that_come_and_go_are_seen_in_the_list(board: Board, api: Caller)
     expect(board.row("visitor")).to_have_count(0)
 
 
+def test_queues_that_come_and_go_are_seen_in_a_list_with_a_filter(
+    board: Board, api: Caller
+) -> None:
+    board.open("#/queues?search=guest")
+    board.expect_live()
+    expect(board.main).to_contain_text("No queue matches.")
+    api.push("passer-by", 1)
+    api.push("a guest", 1)
+    expect(board.row("a guest")).to_be_visible()
+    expect(board.row("passer-by")).to_have_count(0)
+    api.call("DELETE", "/api/v1/resources/queues/a%20guest")
+    expect(board.row("a guest")).to_have_count(0)
+
+
 def test_what_needs_attention_appears_and_goes(board: Board, api: Caller) -> None:
     board.open()
     board.expect_live()
