@@ -8,6 +8,7 @@ A test that needs a session of its own kind (a cluster, Connect) runs it in anot
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,12 @@ from tests.spark.seeding import Urls
 
 #: Spark Connect needs packages of its own: pip install 'pyspark[connect]'.
 collect_ignore = [] if find_spec("grpc") and find_spec("pandas") else ["test_connect.py"]
+
+#: Of every Java that a test starts, its own or by a driver: most live for seconds, and spend them
+#: on optimising code that they never run again.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", _SHORT_LIVED)
 
 SPARK_SETTINGS = {
     "spark.driver.memory": "1g",
