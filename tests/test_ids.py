@@ -3,7 +3,14 @@
 import pytest
 
 from monarq.errors import LeaseUnknownError
-from monarq.ids import lease_id, message_id, new_lease_token, parse_lease_id, parse_message_id
+from monarq.ids import (
+    is_lease_id,
+    lease_id,
+    message_id,
+    new_lease_token,
+    parse_lease_id,
+    parse_message_id,
+)
 
 
 @pytest.mark.parametrize("partition_id", [1, 7, 10**17])
@@ -85,3 +92,9 @@ def test_the_error_about_a_lease_id_does_not_repeat_a_whole_megabyte_of_it() -> 
     with pytest.raises(LeaseUnknownError) as caught:
         parse_lease_id("x" * 1_000_000)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("value", ["", "1", "x", "1-" + "0" * 15, "0-" + "0" * 16, None, 7, ["1"]])
+def test_what_is_no_lease_id_is_told_without_an_error(value: object) -> None:
+    assert not is_lease_id(value)
+    assert is_lease_id(lease_id(1, new_lease_token()))

@@ -49,3 +49,10 @@ def parse_lease_id(text: str) -> tuple[int, str]:
     if match is None:
         raise LeaseUnknownError(f"{text[:64]!r} is not a lease id")
     return int(match[1]), match[2]
+
+
+def is_lease_id(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(parse_lease_id(value))
+    except LeaseUnknownError:
+        return False

@@ -389,3 +389,44 @@ async def test_an_ack_of_what_is_not_there_fails_alone_among_many(store: Store) 
     [failed] = await store.transaction([mixed])
     assert code_of(failed) == "transaction_failed"
     assert (await stats(store, "q")).completed == 2
+
+
+async def test_a_lease_that_is_answered_twice_in_one_call_is_answered_by_the_first(
+    store: Store,
+) -> None:
+    for partition in ("a", "b", "c"):
+        await push_many(store, "q", 2, partition=partition)
+    wide = await pop(store, "q", 4, partitions=2)
+    other = await pop(store, "q", 2)
+    leases = [wide.lease_id, other.lease_id, wide.lease_id, other.lease_id]
+    answers = await store.ack([Ack(lease_id=lease) for lease in leases])
+    assert [code_of(answer) for answer in answers[2:]] == ["lease_unknown", "lease_unknown"]
+    assert [getattr(answer, "count", None) for answer in answers[:2]] == [4, 2]
+    assert (await group_row(store, "q", GROUP)).lag == 0
+
+
+async def test_leases_that_are_answered_alike_and_differently_in_one_call_get_their_own_answer(
+    store: Store, clock: ManualClock
+) -> None:
+    for partition in ("a", "b", "c"):
+        await push_many(store, "q", 1, partition=partition)
+    popped = [await pop(store, "q") for _ in range(3)]
+    statuses = (FAILED, COMPLETED, FAILED)
+    errors = (None, None, "broken")
+    good = await store.ack(
+        [
+            Ack(lease_id=each.lease_id, status=status, error=error)
+            for each, status, error in zip(popped, statuses, errors, strict=True)
+        ]
+    )
+    assert [getattr(answer, "count", None) for answer in good] == [1, 1, 1]
+    clock.advance(3600)
+    again = [await pop(store, "q") for _ in range(2)]
+    assert sorted(each.messages[0].partition for each in again) == ["a", "c"]
+    assert (await pop(store, "q")).messages == []
+    await store.ack([Ack(lease_id=each.lease_id, status=DEAD, error="given up") for each in again])
+    letters = await dead_letters(store, queue="q")
+    assert sorted((letter.partition, letter.error) for letter in letters) == [
+        ("a", "given up"),
+        ("c", "given up"),
+    ]

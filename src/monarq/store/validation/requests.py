@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monarq.errors import InvalidRequestError, TransactionFailedError
-from monarq.ids import parse_message_id
+from monarq.ids import is_lease_id, parse_message_id
 from monarq.model import (
     ERROR_KEY_LENGTH,
     MAX_BATCH,
@@ -76,8 +76,8 @@ def check_ack(request: Ack) -> None:
     if request.transaction_id is not None:
         check_name(request.transaction_id, "transactionId")
         check_int(request.partition_id, "partitionId", 1, 2**62)
-    if request.lease_id is not None:
-        check_common_name(request.lease_id, "leaseId")
+    if request.lease_id is not None and not is_lease_id(request.lease_id):
+        check_name(request.lease_id, "leaseId")
     if request.error is not None:
         check_text(request.error, "error")
     if request.retry_at is not None:
