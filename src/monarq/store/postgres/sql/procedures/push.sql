@@ -103,9 +103,16 @@ declare
     v_reserved json;
 begin
     begin
-        insert into monarq.transaction_ids (partition_id, transaction_id, seq)
-        select p_partitions[x.target], x.id, p_first_seqs[x.target] + x.ordinal
-        from monarq.placed(p_ids, p_firsts) as x;
+        if cardinality(p_partitions) = 1 then
+            -- As most large pushes are, and a tenth cheaper for the server than to place each id.
+            insert into monarq.transaction_ids (partition_id, transaction_id, seq)
+            select p_partitions[1], x.id, p_first_seqs[1] + x.place - 1
+            from unnest(p_ids) with ordinality as x (id, place) where x.id is not null;
+        else
+            insert into monarq.transaction_ids (partition_id, transaction_id, seq)
+            select p_partitions[x.target], x.id, p_first_seqs[x.target] + x.ordinal
+            from monarq.placed(p_ids, p_firsts) as x;
+        end if;
     exception when unique_violation then
         select json_agg(json_build_array(x.target, x.ordinal, t.seq)) into v_known
         from monarq.placed(p_ids, p_firsts) as x
