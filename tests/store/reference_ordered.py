@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from monarq.clock import micros
 from monarq.errors import (
+    ConflictError,
     InvalidRequestError,
     NotFoundError,
 )
@@ -296,6 +297,19 @@ class OrderedRules(ReferenceCore):
             return self.position_of_time(partition, request.time)
         assert request.seq is not None
         return min(max(request.seq, partition.first_kept) - 1, partition.last_seq)
+
+    def skip(self, queue: str, group: str, partition: str, seq: int, error: str) -> int:
+        """Of a cursor whose lease has not run out: what time does comes first otherwise."""
+        known = self.queue(queue)
+        place = known.partitions[partition]
+        cursor = place.cursors[group]
+        left = self.unresolved(place, cursor)
+        if not left or left[0].seq != seq:
+            raise ConflictError("another message is next")
+        self.end_lease(cursor)
+        self.die(known, place, cursor, left[0], error)
+        self.make_available(place, cursor, self.now)
+        return self.lag(place, cursor)
 
     def end_lease(self, cursor: CursorState) -> None:
         if cursor.lease is not None and cursor.lease.ended is None:

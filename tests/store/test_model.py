@@ -59,6 +59,7 @@ ACTIONS = (
     *("pop", "ack_a_whole_lease", "renew", "transaction", "lifecycle", "configure"),
     *("subscribe_or_seek", "redrive_or_purge", "cancel_or_retry_an_item", "administer"),
     *("delete_message", "look_at_every_message", "much_time_passes", "archive"),
+    "skip",
 )
 
 #: A message, the lease it was delivered under, and the group.
@@ -361,6 +362,20 @@ class Histories(RuleBasedStateMachine):
             partition = data.draw(st.sampled_from([None, None, *some.PARTITIONS]))
             target = data.draw(some.seek_targets(self.now))
             self.both.call("seek", Seek(group=group, queue=queue, partition=partition, **target))
+
+    def skip(self, data: st.DataObject) -> None:
+        places = [
+            (queue, partition, cursor)
+            for queue, partition in self.model.all_partitions()
+            for cursor in partition.cursors.values()
+            if cursor.lease is None or not cursor.lease.has_run_out(self.now)
+        ]
+        if places:
+            queue, partition, cursor = data.draw(st.sampled_from(places))
+            left = self.model.unresolved(partition, cursor)
+            seq = left[0].seq if left else partition.last_seq + 1
+            seq += data.draw(st.sampled_from([0, 0, 0, 1]))
+            self.both.call("skip", queue.name, cursor.group, partition.name, seq, "by hand")
 
     # --- dead letters, messages, items -----------------------------------------------------------
 
