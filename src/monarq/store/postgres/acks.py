@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from itertools import groupby, repeat
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -27,6 +27,7 @@ from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, QueueKind, Re
 from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database, Work, one_for_all
+from monarq.store.postgres.item_acks import CompletedItems, completed_items
 from monarq.store.validation import check_ack, check_common_name, check_renew
 
 _MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
@@ -44,6 +45,7 @@ _FAULTS: dict[str, tuple[type[MonarqError], str]] = {
 }
 _NEVER_GIVEN = (2**62, "")
 _FEW = 2
+T = TypeVar("T")
 _KIND = attrgetter("status", "partition_id", "lease_id", "group", "error", "retry_at", "result")
 _Part = tuple[int, Ack, PartitionFacts]
 """An ack of one message, or of what a lease covers in one partition, for request n."""
@@ -60,6 +62,9 @@ async def ack(
     runs = _runs_in_line(catalog, requests)
     if runs is not None:
         return await _complete_runs(unit, catalog, runs)
+    items = completed_items(catalog, requests)
+    if items is not None:
+        return await _complete_items(unit, items)
     outcomes: list[Outcome[Acked] | None] = [None] * len(requests)
     for index, request in enumerate(requests):
         try:
@@ -427,37 +432,66 @@ async def _ack_items(unit: Database | Work, parts: list[_Part]) -> list[tuple[in
     requests = [request for _, request, _ in parts]
     named = [_named(request) for request in requests]
     leases = [_lease_of(request) for request in requests]
+    statuses = [request.status for request in requests]
     row: Any = await unit.fetchrow(
         _ITEMS,
         unit.now(),
-        [request.partition_id for request in requests],
         [seq for seq, _ in named],
         [name for _, name in named] if any(name for _, name in named) else None,
-        [number for number, _ in leases],
-        [token for _, token in leases],
-        [_STATUS[request.status] for request in requests],
-        [request.error for request in requests],
-        [request.retry_at for request in requests],
-        [request.result for request in requests],
-        [random.random() for _ in requests],
+        one_for_all([request.partition_id for request in requests]),
+        one_for_all([number for number, _ in leases]),
+        one_for_all([token for _, token in leases]),
+        one_for_all([_STATUS[status] for status in statuses]),
+        _unless_none([request.error for request in requests]),
+        _unless_none([request.retry_at for request in requests]),
+        _unless_none([request.result for request in requests]),
+        [random.random() for _ in requests] if AckStatus.FAILED in statuses else None,
     )
+    if row["faults"] is None:
+        return [(index, _ended(one.transaction_id, facts)) for index, one, facts in parts]
     return [
-        (
-            index,
-            fault(word)
-            if word
-            else Acked(
-                queue=facts.queue,
-                partition=DEFAULT_PARTITION,
-                transaction_id=request.transaction_id,
-                lease_released=True,
-                dead=int(died),
-            ),
-        )
-        for (index, request, facts), word, died in zip(
-            parts, row["faults"], row["died"], strict=True
-        )
+        (index, fault(word) if word else _ended(one.transaction_id, facts, dead=died))
+        for (index, one, facts), word, died in zip(parts, row["faults"], row["died"], strict=True)
     ]
+
+
+async def _complete_items(unit: Database | Work, items: CompletedItems) -> list[Outcome[Acked]]:
+    number, token = items.lease
+    row: Any = await unit.fetchrow(
+        _ITEMS,
+        unit.now(),
+        items.seqs,
+        None,
+        [items.facts.id],
+        [number],
+        [token],
+        [_STATUS[AckStatus.COMPLETED]],
+        None,
+        None,
+        _unless_none(items.results),
+        None,
+    )
+    if row["faults"] is None:
+        return [_ended(name, items.facts) for name in items.names]
+    return [
+        fault(word) if word else _ended(name, items.facts)
+        for name, word in zip(items.names, row["faults"], strict=True)
+    ]
+
+
+def _ended(name: str | None, facts: PartitionFacts, *, dead: bool = False) -> Acked:
+    return Acked(
+        queue=facts.queue,
+        partition=DEFAULT_PARTITION,
+        transaction_id=name,
+        lease_released=True,
+        dead=int(dead),
+    )
+
+
+def _unless_none(values: list[T | None]) -> list[T | None] | None:
+    """None if there is nothing in it."""
+    return None if values.count(None) == len(values) else values
 
 
 async def renew(database: Database, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:

@@ -34,7 +34,7 @@ from monarq.store.postgres.groups import join_labels, join_queue
 from monarq.store.validation import check_pop
 
 _MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-_ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _LABELLED = "select * from monarq.labelled_groups($1, $2, $3)"
 _ROUNDS = 3
 """A group or queue may vanish between being found and being popped; then look again."""
@@ -178,23 +178,20 @@ class Popper:
     async def _pop_items(
         self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
     ) -> list[_Wanted]:
-        by_queue: dict[int, list[int]] = {}
+        wanted.sort(key=_queue_id)
+        batches: dict[int, dict[int, int]] = {}
         for number, want in enumerate(wanted, 1):
-            assert want.queue is not None
-            by_queue.setdefault(want.queue.id, []).append(number)
-        queue_ids = sorted(by_queue)
-        deals = [
-            deal({number: wanted[number - 1].request.batch for number in by_queue[queue_id]})
-            for queue_id in queue_ids
-        ]
+            batches.setdefault(_queue_id(want), {})[number] = want.request.batch
+        deals = [deal(each) for each in batches.values()] if len(wanted) > 1 else None
         return await self._call(
             wanted,
             outcomes,
             _ITEMS,
             max_bytes,
-            queue_ids,
-            [len(dealt) for dealt in deals],
-            [number for dealt in deals for number in dealt],
+            list(batches),
+            [len(each) for each in batches.values()],
+            [sum(each.values()) for each in batches.values()],
+            None if deals is None else [number for dealt in deals for number in dealt],
             [_lease_micros(want.request) for want in wanted],
             [want.request.auto_ack for want in wanted],
             [want.token for want in wanted],
@@ -325,6 +322,11 @@ def deal(batches: dict[int, int]) -> list[int]:
     return order
 
 
+def _queue_id(want: _Wanted) -> int:
+    assert want.queue is not None
+    return want.queue.id
+
+
 def _check_work_pop(request: Pop) -> None:
     if request.group != DEFAULT_GROUP:
         raise InvalidRequestError(
@@ -392,19 +394,20 @@ def _marked(messages: Iterable[Message], marks: str | None) -> Iterable[Message]
 
 
 def _item(row: Any, queue: str, cipher: Cipher | None) -> Message:
-    partition_id, seq = row["partition_id"], row["seq"]
+    (_, _, _, _, _, partition_id, seq, payload, transaction_id, trace_id, producer, headers,
+     created_at, attempts, priority, max_attempts) = row  # fmt: skip
     return Message(
         queue=queue,
         partition=DEFAULT_PARTITION,
         partition_id=partition_id,
         seq=seq,
-        transaction_id=row["transaction_id"] or f"{partition_id}-{seq}",
-        payload=open_payload(row["payload"], cipher),
-        created_at=row["created_at"],
-        attempts=row["attempts"],
-        trace_id=row["trace_id"],
-        producer=row["producer"],
-        headers=row["headers"].encode() if row["headers"] is not None else None,
-        priority=row["priority"],
-        max_attempts=row["max_attempts"],
+        transaction_id=transaction_id or f"{partition_id}-{seq}",
+        payload=open_payload(payload, cipher),
+        created_at=created_at,
+        attempts=attempts,
+        trace_id=trace_id,
+        producer=producer,
+        headers=headers and headers.encode(),
+        priority=priority,
+        max_attempts=max_attempts,
     )

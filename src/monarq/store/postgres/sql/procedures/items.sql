@@ -244,12 +244,14 @@ begin
 end
 $$;
 
--- q: work queues, sorted; q_deal: how many items the requests for it want in all. d: the deal, in
--- order of queues: to which request the next item goes. r: by request. Auto-acked items are done.
--- p_bytes is the room that each answer has for payloads, of which the first needs none.
+-- q: work queues, sorted; q_requests: how many requests there are for it, q_deal: how many items
+-- they want in all. d: the deal, in order of queues: to which request the next item goes; null if
+-- there is but one. r: by request, in order of queues. Auto-acked items are done. p_bytes is the
+-- room that each answer has for payloads, of which the first needs none.
 create or replace function monarq.pop_items(
-    p_now bigint, p_bytes bigint, q_id bigint[], q_deal integer[], d_request integer[],
-    r_lease_us bigint[], r_auto_ack boolean[], r_token text[], r_consumer text[]
+    p_now bigint, p_bytes bigint, q_id bigint[], q_requests integer[], q_deal integer[],
+    d_request integer[], r_lease_us bigint[], r_auto_ack boolean[], r_token text[],
+    r_consumer text[]
 ) returns table (
     request integer, lease_no bigint, lease_until bigint, next_at bigint, queue_id bigint,
     partition_id bigint, seq bigint, payload bytea, transaction_id text, trace_id text,
@@ -263,84 +265,98 @@ declare
     v_now bigint := monarq.time(p_now);
     q monarq.queues;
     v_partition monarq.partitions;
+    v_asked integer := 0;
     v_dealt integer := 0;
     v_rows tid[];
     v_bytes bigint;
     v_deal integer[];
+    v_to integer[];
+    v_numbers bigint[];
     v_count integer;
+    v_done integer;
 begin
     for i in 1 .. cardinality(q_id) loop
         q := null;
         select * into q from monarq.queues where id = q_id[i];
         select * into v_partition from monarq.partitions where queue_id = q.id;
+        v_deal := coalesce(d_request[v_dealt + 1 : v_dealt + q_deal[i]],
+            array_fill(1, array[q_deal[i]]));
+        v_dealt := v_dealt + q_deal[i];
+        v_asked := v_asked + q_requests[i];
         if q.id is null or q.paused or v_partition.id is null then
             return query
             select d, null::bigint, null::bigint, case when q.id is null then -1::bigint end,
                 null::bigint, null::bigint, null::bigint, null::bytea, null::text, null::text,
                 null::text, null::text, null::bigint, null::integer, null::integer, null::integer
-            from unnest(d_request[v_dealt + 1 : v_dealt + q_deal[i]]) d group by d;
-            v_dealt := v_dealt + q_deal[i];
+            from unnest(v_deal) d group by d;
             continue;
         end if;
         perform monarq.tend_items(v_now, q, v_partition.id, 1000);
-        select array_agg(x.ctid order by x.rank, x.turn), sum(x.bytes) into v_rows, v_bytes
+        select array_agg(x.ctid order by x.rank, x.turn), sum(x.bytes), count(*)
+        into v_rows, v_bytes, v_count
         from (
             select ctid, rank, turn, octet_length(payload) as bytes from monarq.items
             where partition_id = v_partition.id and state = 'ready'
             order by rank, turn limit q_deal[i]
             for update skip locked
         ) as x;
-        v_deal := d_request[v_dealt + 1 : v_dealt + q_deal[i]];
+        v_to := v_deal[1 : v_count];
         if v_bytes > p_bytes then
-            v_deal := monarq.deal_again(v_rows, v_deal, p_bytes);
+            v_to := monarq.deal_again(v_rows, v_deal, p_bytes);
+            v_count := cardinality(v_to);
+            v_rows := v_rows[1 : v_count];
         end if;
-        -- By their place in the table, which is theirs while they are locked.
-        return query
-        with dealt as (
-            select p.ctid, p.place, v_deal[p.place] as request
-            from unnest(v_rows) with ordinality as p (ctid, place)
-            where p.place <= cardinality(v_deal)
-        ), numbered as materialized (
+        if v_count > 0 then
             -- Drawn once the items are locked: of two leases of an item the later has more.
-            select n.request, nextval('monarq.lease_numbers') as number
-            from (select distinct request from dealt) as n
-        ), leased as (
-            update monarq.items it set
-                state = case when r_auto_ack[d.request] then 'done' else 'leased' end,
-                attempts = it.attempts + 1,
-                waited = v_partition.last_seq - (it.rank + it.priority),
-                due_at = case when not r_auto_ack[d.request] then v_now
-                    + coalesce(r_lease_us[d.request], (q.lease_time * 1000000)::bigint) end,
-                lease_no = case when not r_auto_ack[d.request] then n.number end,
-                lease_token = case when r_auto_ack[d.request] then it.lease_token
-                    else r_token[d.request] end,
-                leased_at = case when not r_auto_ack[d.request] then v_now end,
-                consumer = r_consumer[d.request],
-                finished_at = case when r_auto_ack[d.request] then v_now end
-            from dealt d join numbered n on n.request = d.request
-            where it.ctid = d.ctid
-            returning it.*, d.request, d.place
-        ), logged as (
-            insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at,
-                ended_at, outcome, consumer)
-            select l.queue_id, l.partition_id, l.seq, l.attempts, v_now, v_now, 'completed',
-                l.consumer
-            from leased l where l.state = 'done' order by l.place
-        ), counted as (
+            v_numbers := array(
+                select nextval('monarq.lease_numbers') from generate_series(1, q_requests[i]));
+            v_done := 0;
+            if true = any (r_auto_ack) then
+                insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at,
+                    ended_at, outcome, consumer)
+                select it.queue_id, it.partition_id, it.seq, it.attempts + 1, v_now, v_now,
+                    'completed', r_consumer[d.request]
+                from unnest(v_rows, v_to) with ordinality as d (ctid, request, place)
+                cross join lateral (
+                    select * from monarq.items where ctid = d.ctid offset 0
+                ) as it
+                where r_auto_ack[d.request]
+                order by d.place;
+                get diagnostics v_done = row_count;
+            end if;
+            -- By their place in the table, which is theirs while they are locked.
+            return query
+            with leased as (
+                update monarq.items it set
+                    state = case when r_auto_ack[d.request] then 'done' else 'leased' end,
+                    attempts = it.attempts + 1,
+                    waited = v_partition.last_seq - (it.rank + it.priority),
+                    due_at = case when not r_auto_ack[d.request] then v_now
+                        + coalesce(r_lease_us[d.request], (q.lease_time * 1000000)::bigint) end,
+                    lease_no = case when not r_auto_ack[d.request]
+                        then v_numbers[d.request - v_asked + q_requests[i]] end,
+                    lease_token = case when r_auto_ack[d.request] then it.lease_token
+                        else r_token[d.request] end,
+                    leased_at = case when not r_auto_ack[d.request] then v_now end,
+                    consumer = r_consumer[d.request],
+                    finished_at = case when r_auto_ack[d.request] then v_now end
+                from unnest(v_rows, v_to) with ordinality as d (ctid, request, place)
+                where it.ctid = d.ctid
+                returning d.place, d.request, it.lease_no, it.due_at, it.seq, it.payload,
+                    it.transaction_id, it.trace_id, it.producer, it.headers, it.created_at,
+                    it.attempts, it.priority, it.max_attempts
+            )
+            select l.request, l.lease_no, l.due_at, null::bigint, q.id, v_partition.id, l.seq,
+                l.payload, l.transaction_id, l.trace_id, l.producer, l.headers, l.created_at,
+                l.attempts, l.priority, l.max_attempts
+            from leased l order by l.place;
             insert into monarq.counters as c (queue_id, group_id, shard, ready, leased, done,
                 completed)
-            select q.id, 0, monarq.shard(), -count(*), count(*) filter (where l.state = 'leased'),
-                count(*) filter (where l.state = 'done'), count(*) filter (where l.state = 'done')
-            from leased l having count(*) > 0
+            values (q.id, 0, monarq.shard(), -v_count, v_count - v_done, v_done, v_done)
             on conflict (queue_id, group_id, shard) do update set
                 ready = c.ready + excluded.ready, leased = c.leased + excluded.leased,
-                done = c.done + excluded.done, completed = c.completed + excluded.completed
-        )
-        select l.request, l.lease_no, l.due_at, null::bigint, q.id, l.partition_id, l.seq,
-            l.payload, l.transaction_id, l.trace_id, l.producer, l.headers, l.created_at,
-            l.attempts, l.priority, l.max_attempts
-        from leased l order by l.place;
-        get diagnostics v_count = row_count;
+                done = c.done + excluded.done, completed = c.completed + excluded.completed;
+        end if;
         if v_count < q_deal[i] then
             return query
             select d, null::bigint, null::bigint, (
@@ -348,10 +364,9 @@ begin
                     where partition_id = v_partition.id and due_at > v_now),
                 q.id, null::bigint, null::bigint, null::bytea, null::text, null::text, null::text,
                 null::text, null::bigint, null::integer, null::integer, null::integer
-            from unnest(d_request[v_dealt + 1 : v_dealt + q_deal[i]]) d
-            where d <> all (v_deal[1 : v_count]) group by d;
+            from unnest(v_deal) d
+            where d <> all (v_to) group by d;
         end if;
-        v_dealt := v_dealt + q_deal[i];
     end loop;
 end
 $$;
@@ -374,11 +389,28 @@ as $$
         else 'lease_unknown' end
 $$;
 
--- a: the acks, each of one item. Statuses as in ack_messages. A fault or '' for each, and whether
--- the item died.
+-- Locks items, in order.
+create or replace function monarq.lock_items(p_partitions bigint[], p_seqs bigint[]) returns void
+    language plpgsql
+as $$
+begin
+    perform 1 from (
+        select * from unnest(p_partitions, p_seqs) as a (partition_id, seq)
+        order by partition_id, seq
+    ) as a
+    cross join lateral (
+        select from monarq.items it
+        where it.partition_id = a.partition_id and it.seq = a.seq for update
+    ) as it;
+end
+$$;
+
+-- a: the acks, each of one item; in all but a_seq a single entry stands for all, and what none has
+-- is null (a_jitter goes with failures). Statuses as in ack_messages. A fault or '' for each, and
+-- whether the item died; null if all were completed.
 create or replace function monarq.ack_items(
     p_now bigint,
-    a_partition bigint[], a_seq bigint[], a_id text[], a_lease bigint[], a_token text[],
+    a_seq bigint[], a_id text[], a_partition bigint[], a_lease bigint[], a_token text[],
     a_status integer[], a_error text[], a_retry_at bigint[], a_result bytea[], a_jitter float8[],
     out faults text[], out died boolean[]
 )
@@ -386,7 +418,10 @@ create or replace function monarq.ack_items(
 as $$
 declare
     v_now bigint := monarq.time(p_now);
+    v_all integer[] := array[cardinality(a_seq)];
     v_seqs bigint[] := a_seq;
+    v_is_simple boolean := cardinality(a_status) = 1 and cardinality(a_lease) = 1
+        and cardinality(a_token) = 1;
     i monarq.items;
     q monarq.queues;
     v_fault text;
@@ -394,10 +429,18 @@ declare
     v_state text;
     v_at bigint;
     v_last bigint;
-    v_short record;
+    v_done integer[];
 begin
-    faults := array_fill(''::text, array[cardinality(a_partition)]);
-    died := array_fill(false, array[cardinality(a_partition)]);
+    if cardinality(a_seq) > 1 then
+        a_partition := case cardinality(a_partition) when 1 then array_fill(a_partition[1], v_all)
+            else a_partition end;
+        a_lease := case cardinality(a_lease) when 1 then array_fill(a_lease[1], v_all)
+            else a_lease end;
+        a_token := case cardinality(a_token) when 1 then array_fill(a_token[1], v_all)
+            else a_token end;
+        a_status := case cardinality(a_status) when 1 then array_fill(a_status[1], v_all)
+            else a_status end;
+    end if;
     if a_id is not null then
         select array_agg(coalesce(a.seq, (
                 select t.seq from monarq.transaction_ids t
@@ -406,66 +449,58 @@ begin
         from unnest(a_partition, a_seq, a_id) with ordinality as a (partition_id, seq, id, place);
     end if;
     -- Retries take turns, which are counted in the partition; partitions are locked before items.
-    perform 1 from monarq.partitions where id in (
-            select p from unnest(a_partition, a_status) as a (p, status) where a.status = 2)
-        order by id for no key update;
-    -- Locks all items, and finds those that go the short way: completed, each once, by whoever
-    -- has the lease.
-    select array_agg(s.place::integer) as places, array_agg(s.ctid) as rows,
-        array_agg(s.leased_at) as times, array_agg(s.error) as errors,
-        array_agg(s.result) as results
-    into v_short
-    from (
-        select a.place, a.error, a.result, it.ctid, it.leased_at,
-            a.alone and a.status = 0 and it.lease_no = a.lease_no and it.lease_token = a.token
-                and it.due_at > v_now as is_short
-        from (
-            select *, count(*) over (partition by partition_id, seq) = 1 as alone
-            from unnest(a_partition, v_seqs, a_lease, a_token, a_status, a_error, a_result)
-                with ordinality
-                as a (partition_id, seq, lease_no, token, status, error, result, place)
-            order by partition_id, seq
-        ) as a
-        cross join lateral (
-            select it.ctid, it.leased_at, it.lease_no, it.lease_token, it.due_at
-            from monarq.items it
-            where it.partition_id = a.partition_id and it.seq = a.seq for update
-        ) as it
-        -- Keeps what is asked of the locked rows from being asked before they are locked.
-        offset 0
-    ) as s
-    where s.is_short;
-    if v_short.places is not null then
-        -- By their place in the table, which is theirs while they are locked.
+    if 2 = any (a_status) then
+        perform 1 from monarq.partitions where id in (
+                select p from unnest(a_partition, a_status) as a (p, status) where a.status = 2)
+            order by id for no key update;
+    end if;
+    if not v_is_simple then
+        perform monarq.lock_items(a_partition, v_seqs);
+        -- Different answers to one item are given one after the other, the long way.
+        v_is_simple := (select count(distinct (a.partition_id, a.seq)) = count(*)
+            from unnest(a_partition, v_seqs) as a (partition_id, seq));
+    end if;
+    -- The short way: completed by whoever has the lease. Sorted, since each is locked as it comes.
+    if v_is_simple and 0 = any (a_status) then
         with ended as (
             update monarq.items it set state = 'done', finished_at = v_now, due_at = null,
-                ended_lease_no = it.lease_no, ended_answered = true, lease_no = null,
-                leased_at = null, error = null
-            from unnest(v_short.places, v_short.rows, v_short.times, v_short.errors,
-                v_short.results) as s (place, ctid, leased_at, error, result)
-            where it.ctid = s.ctid
-            returning it.queue_id, it.partition_id, it.seq, it.attempts, s.leased_at,
-                it.consumer, s.place, s.error, s.result
+                ended_lease_no = it.lease_no, ended_answered = true, lease_no = null, error = null
+            from (
+                select * from unnest(a_partition, v_seqs, a_lease, a_token, a_status, a_error,
+                        a_result) with ordinality
+                    as a (partition_id, seq, lease_no, token, status, error, result, place)
+                where status = 0
+                order by partition_id, seq
+            ) as a
+            where it.partition_id = a.partition_id and it.seq = a.seq
+                and it.lease_no = a.lease_no and it.lease_token = a.token and it.due_at > v_now
+            returning it.queue_id, it.partition_id, it.seq, it.attempts, it.leased_at, it.consumer,
+                a.place, a.error, a.result
         ), logged as (
             insert into monarq.attempts (queue_id, partition_id, seq, attempt, started_at,
                 ended_at, outcome, consumer, error, result)
             select queue_id, partition_id, seq, attempts, leased_at, v_now, 'completed', consumer,
                 error, result
             from ended order by place
+        ), counted as (
+            insert into monarq.counters as c (queue_id, group_id, shard, leased, done, completed)
+            select queue_id, 0, monarq.shard(), -count(*), count(*), count(*)
+            from ended group by queue_id order by queue_id
+            on conflict (queue_id, group_id, shard) do update set
+                leased = c.leased + excluded.leased, done = c.done + excluded.done,
+                completed = c.completed + excluded.completed
         )
-        insert into monarq.counters as c (queue_id, group_id, shard, leased, done, completed)
-        select queue_id, 0, monarq.shard(), -count(*), count(*), count(*)
-        from ended group by queue_id order by queue_id
-        on conflict (queue_id, group_id, shard) do update set
-            leased = c.leased + excluded.leased, done = c.done + excluded.done,
-            completed = c.completed + excluded.completed;
-        if cardinality(v_short.places) = cardinality(a_partition) then
+        select array_agg(place) into v_done from ended;
+        if cardinality(v_done) = cardinality(a_seq) then
             return;
         end if;
     end if;
 
-    for n in 1 .. cardinality(a_partition) loop
-        continue when n = any (v_short.places);
+    perform monarq.lock_items(a_partition, v_seqs);
+    faults := array_fill(''::text, v_all);
+    died := array_fill(false, v_all);
+    for n in 1 .. cardinality(a_seq) loop
+        continue when n = any (v_done);
         i := null;
         select * into i from monarq.items where partition_id = a_partition[n] and seq = v_seqs[n];
         v_fault := case when i.seq is null then 'not_found'
@@ -513,8 +548,7 @@ begin
             attempts = case when a_status[n] = 3 then i.attempts - 1 else i.attempts end,
             error = case when a_status[n] in (1, 2) then coalesce(a_error[n], i.error)
                 when a_status[n] = 0 then null else i.error end,
-            ended_lease_no = lease_no, ended_answered = true,
-            lease_no = null, leased_at = null,
+            ended_lease_no = lease_no, ended_answered = true, lease_no = null,
             consumer = case when v_state = 'done' then consumer end
             where partition_id = i.partition_id and seq = i.seq;
         perform monarq.tally_items(q.id, scheduled => (v_state = 'scheduled')::integer,
