@@ -94,14 +94,13 @@ class Parts:
             calls_max=settings.inbox_max,
             timeout_seconds=settings.store_timeout_seconds + _GRACE,
         )
-        wait_seconds = settings.batch_wait_ms / 1_000
         self.pushes = PushInbox(
             structs.replace(
                 limits,
                 batch_max=settings.batch_max,
                 batch_max_bytes=settings.batch_max_bytes,
                 bytes_max=settings.inbox_max_bytes,
-                wait_seconds=wait_seconds,
+                wait_seconds=settings.batch_wait_ms / 1_000,
             ),
             measures,
             failed,
@@ -130,14 +129,7 @@ class Parts:
         async def transact(requests: Sequence[Transaction]) -> Any:
             return await store().transaction(requests)
 
-        self.acks = ManyInbox(
-            structs.replace(limits, wait_seconds=wait_seconds),
-            measures.ack,
-            measures,
-            failed,
-            ack,
-            self.signals.acked,
-        )
+        self.acks = ManyInbox(limits, measures.ack, measures, failed, ack, self.signals.acked)
         self.renews = ManyInbox(limits, measures.renew, measures, failed, renew)
         self.transactions = SingleInbox(
             limits, measures.transaction, measures, failed, transact, self.signals.transacted
