@@ -46,13 +46,16 @@ class OrderedRules(ReferenceCore):
             if queue.is_work or not scope.covers(queue) or group in queue.groups:
                 continue
             # What holds for the queue itself was said before, or is said by this.
-            start_at = self.world.subscriptions.setdefault((group, Scope(queue.name)), start_at)
-            queue.groups[group] = GroupState(start_at, self.now)
+            itself = Scope(queue.name)
+            own = known if scope == itself else self.world.subscriptions.get((group, itself))
+            began = start_at if own is None else own
+            self.world.subscriptions[group, itself] = began
+            queue.groups[group] = GroupState(began, self.now)
             for partition in queue.partitions.values():
-                if known is None and start is StartFrom.NEW:
+                if known is None and own is None and start is StartFrom.NEW:
                     position = partition.last_seq
                 else:
-                    position = self.position_of_time(partition, start_at)
+                    position = self.position_of_time(partition, began)
                 partition.cursors[group] = CursorState(group, position, None)
                 self.place(partition, partition.cursors[group])
         return start_at
