@@ -2,7 +2,8 @@
 
 Times in the tables are of the clock as it was. Without this, whatever was there would wait until
 the clock is as late again, and so would the work of whoever died with a lease. A delay and the
-time that an item is scheduled for are left as they are.
+time that an item is scheduled for are left as they are. A clock that is put right by some seconds
+is left to catch up.
 
 The one step of the lifecycle without a bound: all that was touched since the time that the clock
 was set to is mended in one go, or part of it would wait. 100,000 cursors and as many leased items
@@ -11,7 +12,7 @@ took half a second.
 
 from __future__ import annotations
 
-from monarq.clock import SECOND
+from monarq.store.sqlite.logs import MINUTE
 from monarq.store.sqlite.session import Session
 
 _MENDS = (
@@ -32,7 +33,7 @@ def was_set_back(session: Session) -> bool:
         row = session.db.execute("select coalesce(max(at), 0) from metrics").fetchone()
         caches.stepped_at = int(row[0])
     was, caches.stepped_at = caches.stepped_at, session.now
-    return session.now < was - SECOND
+    return session.now < was - MINUTE
 
 
 def mend(session: Session) -> list[str]:

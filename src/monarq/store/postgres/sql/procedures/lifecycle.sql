@@ -321,8 +321,8 @@ declare
     v_dead bigint;
 begin
     expired := 0; promoted := 0; buried := 0; removed := 0; wake := '{}';
-    -- The minute of a step before this one has not come yet.
-    if exists (select from monarq.rollups where at > v_now) then
+    -- The minute of a step before this one is far ahead; some seconds are left to catch up with.
+    if exists (select from monarq.rollups where at > v_now + 60 * 1000000) then
         perform monarq.mend_times(v_now);
         wake := array(select name from monarq.queues);
     end if;
