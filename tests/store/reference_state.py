@@ -36,17 +36,21 @@ class KeptMessage:
 
 @dataclass
 class Room:
-    """For payloads in one answer: the first always has some, and once one had none, none has."""
+    """For payloads in one answer: the first always has some, and once one had none, or took more
+    than there is, none has."""
 
     max_bytes: int
     sizes: list[int] = field(default_factory=list)
     is_full: bool = False
 
     def has(self, payload: bytes) -> bool:
-        self.is_full |= bool(self.sizes) and sum(self.sizes) + len(payload) > self.max_bytes
-        if not self.is_full:
-            self.sizes.append(len(payload))
-        return not self.is_full
+        if self.is_full:
+            return False
+        self.is_full = sum(self.sizes) + len(payload) > self.max_bytes
+        if self.is_full and self.sizes:
+            return False
+        self.sizes.append(len(payload))
+        return True
 
 
 @dataclass
