@@ -1,23 +1,31 @@
-"""Acks as a worker gives them: many items of one lease, all completed."""
+"""Acks of items: as a worker gives them, many of one lease and all completed, and any others."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from monarq.errors import MonarqError
 from monarq.ids import parse_lease_id
-from monarq.model import Ack, AckStatus, QueueKind
+from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, QueueKind
+from monarq.store.contract import Outcome
+from monarq.store.postgres.ack_parts import STATUS, Part, fault, lease_of, named
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
+from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.validation.fields import check_bytes, check_common_name
 
+_ITEMS = "select * from monarq.ack_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _FEW = 2
 _KIND = attrgetter("status", "partition_id", "lease_id", "group", "error", "retry_at")
+T = TypeVar("T")
 
 
 class CompletedItems(NamedTuple):
+    """Acks of one call that complete items under one lease."""
+
     facts: PartitionFacts
     lease: tuple[int, str]
     names: list[str]
@@ -59,3 +67,69 @@ def completed_items(catalog: Catalog, requests: Sequence[Ack]) -> CompletedItems
     if own != names or min(seqs) < 1 or max(seqs) >= 10**18:
         return None
     return CompletedItems(facts, number, own, seqs, results)
+
+
+async def ack_items(unit: Database | Work, parts: list[Part]) -> list[tuple[int, Outcome[Acked]]]:
+    requests = [request for _, request, _ in parts]
+    names = [named(request) for request in requests]
+    leases = [lease_of(request) for request in requests]
+    statuses = [request.status for request in requests]
+    row: Any = await unit.fetchrow(
+        _ITEMS,
+        unit.now(),
+        [seq for seq, _ in names],
+        [name for _, name in names] if any(name for _, name in names) else None,
+        one_for_all([request.partition_id for request in requests]),
+        one_for_all([number for number, _ in leases]),
+        one_for_all([token for _, token in leases]),
+        one_for_all([STATUS[status] for status in statuses]),
+        _unless_none([request.error for request in requests]),
+        _unless_none([request.retry_at for request in requests]),
+        _unless_none([request.result for request in requests]),
+        [random.random() for _ in requests] if AckStatus.FAILED in statuses else None,
+    )
+    if row["faults"] is None:
+        return [(index, _ended(one.transaction_id, facts)) for index, one, facts in parts]
+    return [
+        (index, fault(word) if word else _ended(one.transaction_id, facts, dead=died))
+        for (index, one, facts), word, died in zip(parts, row["faults"], row["died"], strict=True)
+    ]
+
+
+async def complete_items(unit: Database | Work, items: CompletedItems) -> list[Outcome[Acked]]:
+    number, token = items.lease
+    row: Any = await unit.fetchrow(
+        _ITEMS,
+        unit.now(),
+        items.seqs,
+        None,
+        [items.facts.id],
+        [number],
+        [token],
+        [STATUS[AckStatus.COMPLETED]],
+        None,
+        None,
+        _unless_none(items.results),
+        None,
+    )
+    if row["faults"] is None:
+        return [_ended(name, items.facts) for name in items.names]
+    return [
+        fault(word) if word else _ended(name, items.facts)
+        for name, word in zip(items.names, row["faults"], strict=True)
+    ]
+
+
+def _ended(name: str | None, facts: PartitionFacts, *, dead: bool = False) -> Acked:
+    return Acked(
+        queue=facts.queue,
+        partition=DEFAULT_PARTITION,
+        transaction_id=name,
+        lease_released=True,
+        dead=int(dead),
+    )
+
+
+def _unless_none(values: list[T | None]) -> list[T | None] | None:
+    """None if there is nothing in it."""
+    return None if values.count(None) == len(values) else values

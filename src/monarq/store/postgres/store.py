@@ -24,6 +24,7 @@ from monarq.store.contract import Outcome, Store
 from monarq.store.postgres import (
     acks,
     push,
+    renewals,
     transactions,
 )
 from monarq.store.postgres.database import Database
@@ -95,7 +96,7 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
         return await acks.ack(self._database, self._catalog, requests)
 
     async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
-        return await acks.renew(self._database, requests)
+        return await renewals.renew(self._database, requests)
 
     async def transaction(self, requests: Sequence[Transaction]) -> list[Outcome[TransactionDone]]:
         return [

@@ -11,6 +11,7 @@ from monarq.ids import parse_lease_id
 from monarq.model import Ack, Acked, Push, Pushed, Transaction, TransactionDone
 from monarq.store.contract import Outcome
 from monarq.store.postgres import acks
+from monarq.store.postgres.ack_parts import fault
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedError, Work
 from monarq.store.postgres.foreign import ForeignWork
@@ -101,7 +102,7 @@ class _Run:
                 row = await unit.fetchrow(_LEASE_STATE, unit.now(), *parse_lease_id(lease))
                 assert row is not None
                 if not row["live"]:
-                    raise acks.fault("lease_expired" if row["known"] else "lease_unknown")
+                    raise fault("lease_expired" if row["known"] else "lease_unknown")
             except MonarqError as error:
                 raise TransactionFailedError(None, error) from None
 
