@@ -365,13 +365,34 @@ async def test_a_lease_of_a_deleted_group_answers_nothing_for_its_successor(
     await push(store, "q")
     message, lease = await pop_one(store, "q", group="g")
     await store.delete_group("g", queue="q")
-    async with nothing_changes(store):
-        code = await error_of(ack(store, message, lease, group="g"))
-        assert code in ("lease_expired", "lease_unknown")
+    await check_refused(store, message, lease, "lease_expired", group="g")
+    await check_refused(store, message, wrong_token(lease), "lease_unknown", group="g")
     assert await seqs(store, "q", group="g") == [1]
-    async with nothing_changes(store):
-        code = await error_of(ack(store, message, lease, group="g"))
-        assert code in ("lease_taken_over", "lease_expired", "lease_unknown")
+    await check_refused(store, message, lease, "lease_taken_over", group="g")
+
+
+async def test_the_last_lease_of_a_deleted_group_meets_what_it_would_have_met_before(
+    store: Store, clock: ManualClock
+) -> None:
+    await push_many(store, "q", 2)
+    first, overtaken = await pop_one(store, "q", group="g")
+    await ack(store, first, overtaken, group="g")
+    second, lease = await pop_one(store, "q", group="g")
+    await ack(store, second, lease, group="g")
+    await push(store, "elsewhere")
+    _, foreign = await pop_one(store, "elsewhere", lease_seconds=10)
+    await store.delete_group("g")
+    await check_refused(store, second, lease, "already_acked", group="g")
+    await check_refused(store, first, overtaken, "lease_taken_over", group="g")
+    await check_refused(store, first, foreign, "lease_foreign", group="g")
+    await check_refused(store, first, None, "lease_expired", group="g")
+    clock.advance(6 * 86400)
+    await let_time_work(store)
+    await check_refused(store, second, lease, "already_acked", group="g")
+    clock.advance(2 * 86400)
+    await let_time_work(store)
+    await push(store, "q")
+    await check_refused(store, first, lease, "lease_unknown", group="g")
 
 
 # --- a lease over several partitions ---

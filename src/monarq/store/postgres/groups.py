@@ -186,7 +186,9 @@ async def _delete_group(unit: Work, group: str, queue: str | None, forget_start:
         queue,
     )
     for row in rows:
-        await unit.fetch("select monarq.delete_group($1, $2)", row["queue_id"], row["id"])
+        await unit.fetch(
+            "select monarq.delete_group($1, $2, $3)", unit.now(), row["queue_id"], row["id"]
+        )
     if forget_start:
         await unit.fetch(
             "delete from monarq.subscriptions "

@@ -337,12 +337,11 @@ begin
                 where mc.partition_id = v_entry.partition_id
                     and mc.group_id = v_groups[v_entry.place];
             if c.partition_id is null then
-                faults := faults || case
-                    when q.id is null then 'not_found'
-                    when v_entry.lease_no is null then 'lease_expired'
-                    when monarq.is_live_lease(v_now, v_entry.lease_no, v_entry.token)
-                        then 'lease_foreign'
-                    else 'lease_unknown' end;
+                select e.lease_no, e.lease_token, e.answered
+                into c.ended_lease_no, c.lease_token, c.ended_answered from monarq.ended_leases e
+                where e.partition_id = v_entry.partition_id and e.group_name = v_entry.group_name;
+                faults := faults || case when q.id is null then 'not_found'
+                    else monarq.lease_fault(v_now, c, v_entry.lease_no, v_entry.token) end;
                 died := died || 0; counts := counts || 0; released := released || false;
             elsif v_entry.wholes[v_from] then
                 select array_agg(s order by s) into v_all

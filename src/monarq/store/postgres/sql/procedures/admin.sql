@@ -32,14 +32,28 @@ end
 $$;
 
 -- Removes a group from a queue; what it completed still counts for the queue.
-create or replace function monarq.delete_group(p_queue bigint, p_group bigint) returns void
+create or replace function monarq.delete_group(
+    p_now bigint, p_queue bigint, p_group bigint
+) returns void
     language plpgsql
 as $$
 begin
     perform 1 from monarq.queues where id = p_queue for update;
     perform 1 from monarq.partitions where queue_id = p_queue order by id for share;
-    delete from monarq.cursors where group_id = p_group
-        and partition_id in (select id from monarq.partitions where queue_id = p_queue);
+    with gone as (
+        delete from monarq.cursors where group_id = p_group
+            and partition_id in (select id from monarq.partitions where queue_id = p_queue)
+        returning *
+    )
+    insert into monarq.ended_leases (partition_id, group_name, lease_no, lease_token, answered,
+        ended_at)
+    select c.partition_id, g.name, coalesce(c.lease_no, c.ended_lease_no), c.lease_token,
+        c.lease_no is null and c.ended_answered, monarq.time(p_now)
+    from gone c join monarq.groups g on g.id = p_group
+    where c.lease_token is not null
+    on conflict (partition_id, group_name) do update set lease_no = excluded.lease_no,
+        lease_token = excluded.lease_token, answered = excluded.answered,
+        ended_at = excluded.ended_at;
     delete from monarq.unresolved where group_id = p_group
         and partition_id in (select id from monarq.partitions where queue_id = p_queue);
     delete from monarq.groups where id = p_group;
@@ -118,6 +132,7 @@ begin
     select array_agg(id) into v_partitions from monarq.partitions where queue_id = p_queue;
     delete from monarq.unresolved where partition_id = any (v_partitions);
     delete from monarq.cursors where partition_id = any (v_partitions);
+    delete from monarq.ended_leases where partition_id = any (v_partitions);
     delete from monarq.segments where partition_id = any (v_partitions);
     delete from monarq.transaction_ids where partition_id = any (v_partitions);
     delete from monarq.items where partition_id = any (v_partitions);

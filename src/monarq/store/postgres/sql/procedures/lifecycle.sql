@@ -133,6 +133,7 @@ begin
             where partition_id = p.id and (available_at is not null or lease_no is not null)
         ) then
             delete from monarq.cursors where partition_id = p.id;
+            delete from monarq.ended_leases where partition_id = p.id;
             delete from monarq.unresolved where partition_id = p.id;
             delete from monarq.partitions where id = p.id;
             perform monarq.tally(p_queue.id, 0, partitions => -1);
@@ -266,6 +267,11 @@ begin
     delete from monarq.push_marks where mark in (
         select mark from monarq.push_marks where pushed_at <= p_now - v_week / 7
         order by pushed_at limit p_limit for update skip locked);
+    get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
+    delete from monarq.ended_leases where (partition_id, group_name) in (
+        select partition_id, group_name from monarq.ended_leases
+        where ended_at <= p_now - v_week order by ended_at limit p_limit for update skip locked);
     get diagnostics v_count = row_count;
     v_removed := v_removed + v_count;
     delete from monarq.outputs where (partition_id, seq, attempt, start) in (
