@@ -592,6 +592,18 @@ async def test_items_under_one_lease_are_answered_one_by_one_and_fenced_one_by_o
     await ack(store, again, again_lease)
 
 
+async def test_acks_of_items_in_one_call_are_fenced_in_their_order(store: Store) -> None:
+    await work_queue(store, 3)
+    (first, _), (second, _), (third, lease) = [await pop_one(store, "w") for _ in range(3)]
+    answers = await store.ack(
+        [
+            Ack(transaction_id=item.id, partition_id=item.partition_id, lease_id=lease)
+            for item in (first, third, second)
+        ]
+    )
+    assert [code_of(answer) for answer in answers] == ["lease_foreign", None, "lease_unknown"]
+
+
 async def test_a_made_up_lease_on_an_item_is_unknown(store: Store) -> None:
     await work_queue(store, 1)
     item, lease = await pop_one(store, "w")
