@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import lru_cache
+from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -19,6 +20,7 @@ import asyncpg
 from monarq.clock import Clock
 from monarq.errors import InvalidRequestError, StoreUnavailableError
 from monarq.model import QueueKind
+from monarq.store.postgres.connections import Connections
 from monarq.store.postgres.migrations import migrate, render
 
 CALL_TIMEOUT = 30.0
@@ -76,14 +78,10 @@ class Database:
         prepares: bool = True,
         timeout_seconds: float | None = None,
     ) -> None:
-        self._pool = pool
-        self._prepares = prepares
-        # asyncpg limits the statement, not what it does to a connection whose statement it gave
-        # up; against a server that has stopped that may take for ever.
         self._patience = 2 * (timeout_seconds or CALL_TIMEOUT)
+        self._connections = Connections(pool, self._patience)
+        self._prepares = prepares
         self.clock = clock
-        self._calls = 0
-        self._finished = asyncio.Event()
         self._render = lru_cache(maxsize=512)(lambda sql: render(sql, schema))
 
     @classmethod
@@ -99,7 +97,7 @@ class Database:
         if not _SCHEMA_NAME.fullmatch(schema):
             raise InvalidRequestError(f"{schema!r} cannot be the name of a schema")
         dsn, prepares = _prepares(dsn)
-        with _translated():
+        with _translated:
             pool = await asyncpg.create_pool(
                 dsn,
                 statement_cache_size=100 if prepares else 0,
@@ -119,30 +117,7 @@ class Database:
 
     async def close(self) -> None:
         """Wait for calls under way, but not for a server that no longer answers."""
-        try:
-            async with asyncio.timeout(self._patience):
-                # The pool itself waits for no call that is still connecting, and nobody would
-                # then close its connection.
-                while self._calls:
-                    self._finished.clear()
-                    await self._finished.wait()
-                await self._pool.close()
-        except TimeoutError:
-            self._pool.terminate()
-        except asyncio.CancelledError:
-            self._pool.terminate()
-            raise
-
-    @contextmanager
-    def _under_way(self) -> Iterator[None]:
-        self._calls += 1
-        try:
-            with _translated():
-                yield
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._finished.set()
+        await self._connections.close()
 
     def now(self) -> int | None:
         """What procedures take as the time: None lets the server's clock decide."""
@@ -176,9 +151,9 @@ class Database:
         if not self._prepares:
             async with self.transaction() as unit:
                 return await unit.fetch(sql, *args)
-        with self._under_way():
-            async with asyncio.timeout(self._patience):
-                rows: list[asyncpg.Record] = await self._pool.fetch(self._render(sql), *args)
+        with _translated:
+            async with self._connections.lent() as connection:
+                rows: list[asyncpg.Record] = await connection.fetch(self._render(sql), *args)
             return rows
 
     async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
@@ -198,10 +173,10 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Work]:
         """Several statements that take effect together, or not at all."""
-        with self._under_way():
+        with _translated:
             async with (
                 asyncio.timeout(self._patience),
-                self._pool.acquire() as connection,
+                self._connections.lent() as connection,
                 connection.transaction(),
             ):
                 yield Work(connection, self)
@@ -221,7 +196,7 @@ class Work:
         return self._database.now()
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
-        with _translated():
+        with _translated:
             rows: list[asyncpg.Record] = await self._connection.fetch(
                 self._database.rendered(sql), *args
             )
@@ -253,20 +228,27 @@ def _prepares(dsn: str) -> tuple[str, bool]:
     return parts._replace(query=urlencode(rest)).geturl(), choices[-1] == "true"
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Turns what PostgreSQL and the network raise into Monarq's errors."""
-    try:
-        yield
-    except asyncpg.PostgresError as error:
-        if error.sqlstate == "MQ001":
+class _Translation:
+    """Turns what PostgreSQL and the network raise into Monarq's errors. Of a class rather than a
+    generator: every call passes here."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, asyncpg.PostgresError) and error.sqlstate == "MQ001":
             reason = str(error.args[0]).removeprefix("monarq: ")
             raise RefusedError(reason, json.loads(error.detail or "null")) from None
         if isinstance(error, _UNAVAILABLE):
             raise _unavailable(error) from error
-        raise
-    except _UNAVAILABLE as error:
-        raise _unavailable(error) from error
+
+
+_translated = _Translation()
 
 
 def _unavailable(error: BaseException) -> StoreUnavailableError:
