@@ -28,11 +28,12 @@ class Timeouts(Generic[T]):
         """The slice it is in, which takes it out again."""
         number = -(-deadline // SLICE)
         members = self._slices.get(number)
-        if members is None:
-            members = self._slices[number] = {}
-            heappush(self._order, number)
-            self._arm()
-        members[waiting] = None
+        if members is not None:
+            members[waiting] = None
+            return number
+        self._slices[number] = {waiting: None}
+        heappush(self._order, number)
+        self._arm()
         return number
 
     def remove(self, waiting: T, number: int) -> None:
@@ -41,7 +42,14 @@ class Timeouts(Generic[T]):
             members.pop(waiting, None)
 
     def _arm(self) -> None:
-        when = self._order[0] * SLICE
+        """For the first slice with somebody in it: most are answered long before their time, and
+        a ring for each slice they were in would be most of what an idle broker does."""
+        order = self._order
+        while order and not self._slices[order[0]]:
+            del self._slices[heappop(order)]
+        if not order:
+            return
+        when = order[0] * SLICE
         if self._alarm is None or when < self._alarm.when:
             self._alarms.cancel(self._alarm)
             self._alarm = self._alarms.set(when, self._ring)
@@ -52,5 +60,4 @@ class Timeouts(Generic[T]):
         while self._order and self._order[0] * SLICE <= now:
             for waiting in self._slices.pop(heappop(self._order)):
                 self._expired(waiting)
-        if self._order:
-            self._arm()
+        self._arm()
