@@ -5,15 +5,20 @@ import os
 import threading
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from monarq.broker import parts
 from monarq.broker.broker import Broker
 from monarq.broker.failover import Route
 from monarq.config import Settings
+from monarq.errors import StoreUnavailableError
 from monarq.model import Push, PushItem, PushStatus
 from monarq.store import Store, open_store
 from tests.broker.buffering import until
+from tests.broker.calls import ack, pop, push
+from tests.broker.conftest import StartBroker
+from tests.store.conftest import Place
 
 
 async def test_a_slow_disk_writes_no_push_down_twice(
@@ -54,3 +59,48 @@ async def test_a_slow_disk_writes_no_push_down_twice(
     rows = (await store.list_messages("q")).rows
     assert [row.payload for row in rows] == [b"0", b"1", b"2"]
     await broker.close()
+
+
+async def set_disk_full(place: Place, is_full: bool) -> None:
+    """Whether what is written anew fails as it does where there is no room for it."""
+    connection = await asyncpg.connect(place.address)
+    try:
+        await connection.execute(f"""
+            create or replace function "{place.schema}".no_room() returns trigger language plpgsql
+            as $$ begin
+                raise disk_full using message = 'could not extend file: No space left on device';
+            end $$""")
+        for table in ("segments", "deliveries"):
+            await connection.execute(
+                f'create trigger no_room before insert on "{place.schema}".{table} '
+                f'for each statement execute function "{place.schema}".no_room()'
+                if is_full
+                else f'drop trigger no_room on "{place.schema}".{table}'
+            )
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("place", ["postgres-newest"], indirect=True)
+async def test_a_full_disk_of_postgresql_loses_nothing_that_was_answered(
+    start_broker: StartBroker, place: Place, tmp_path: Path
+) -> None:
+    broker = await start_broker(clock=None, buffer_dir=tmp_path, buffer_retry_seconds=0.01)
+    pushed = [await push(broker, "q", b"%d" % number) for number in range(3)]
+    popped = await pop(broker, "q", batch=1, group="g")
+    await set_disk_full(place, True)
+    pushed += [await push(broker, "q", b"%d" % number) for number in range(3, 6)]
+    assert [answer.status for answer in pushed] == [PushStatus.QUEUED] * 3 + [
+        PushStatus.BUFFERED
+    ] * 3
+    with pytest.raises(StoreUnavailableError):
+        await ack(broker, popped, group="g")
+    await set_disk_full(place, False)
+    failover = broker._parts.failover
+    assert failover is not None
+    await until(lambda: failover.route is Route.DIRECT)
+    [acked] = await ack(broker, popped, group="g")
+    assert acked.lease_released
+    rest = await pop(broker, "q", batch=10, group="g")
+    assert [each.payload for each in rest.messages] == [b"%d" % number for number in range(1, 6)]
+    assert {each.attempts for each in rest.messages} == {1}

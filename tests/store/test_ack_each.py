@@ -2,6 +2,7 @@
 they are in order and where not, whoever popped them."""
 
 import pytest
+from msgspec import structs
 
 from monarq.model import Ack, AckStatus, PushItem
 from monarq.store import Store
@@ -43,6 +44,36 @@ async def test_all_of_a_lease_one_by_one(store: Store, every: int) -> None:
     assert (await stats(store, "q")).completed == 10
     again = await store.ack(acks)
     assert {code_of(answer) for answer in again} == {"already_acked"}
+
+
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_what_was_not_delivered_is_not_acked_with_what_was(
+    store: Store, names: bool, lanes: int
+) -> None:
+    calls = []
+    for partition in ("a", "b")[:lanes]:
+        await push_named(store, partition, 3, every=1 if names else 100)
+        first, second = await acks_of(store, partition, 2)
+        name = f"{partition}/3" if names else f"{first.partition_id}-3"
+        calls += [first, second, structs.replace(first, transaction_id=name)]
+    answers = await store.ack(calls)
+    assert [code_of(answer) for answer in answers] == [None, None, "already_acked"] * lanes
+    assert numbers(await pop(store, "q", 10, partitions=2)) == [3] * lanes
+
+
+async def test_the_rest_of_a_lease_does_not_take_what_is_behind_it(store: Store) -> None:
+    await push_named(store, "p", 4, every=100)
+    first, second, third = await acks_of(store, "p", 3)
+    fourth = structs.replace(first, transaction_id=f"{first.partition_id}-4")
+    assert [code_of(answer) for answer in await store.ack([first])] == [None]
+    answers = await store.ack([second, fourth])
+    assert [code_of(answer) for answer in answers] == [None, "not_in_lease"]
+    assert [code_of(answer) for answer in await store.ack([third, fourth])] == [
+        None,
+        "already_acked",
+    ]
+    assert numbers(await pop(store, "q", 10)) == [4]
 
 
 async def test_what_another_store_popped_is_acked_by_its_ids(

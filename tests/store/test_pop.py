@@ -236,6 +236,24 @@ async def test_the_partition_that_waits_longest_is_next_whatever_its_name_or_num
     assert [(await pop_one(store, "q"))[0].partition for _ in order] == order
 
 
+async def test_requests_of_one_call_take_what_waits_longest_and_keep_it(
+    store: Store, clock: ManualClock
+) -> None:
+    order = ["m", "z", "a", "k", "b"]
+    await push_items(store, *(PushItem("q", b"1", name) for name in sorted(order)))
+    await drain(store, "q")
+    for partition in order:
+        clock.advance(1)
+        await push(store, "q", partition=partition)
+    answers = [unwrap([each]) for each in await store.pop([Pop(queue="q")] * 3)]
+    assert [answer.messages[0].partition for answer in answers] == order[:3]
+    others = [unwrap([each]) for each in await store.pop([Pop(queue="q")] * 4)]
+    got = [message.partition for answer in others for message in answer.messages]
+    assert got == order[3:]
+    for answer in answers:
+        assert (await ack_all(store, answer)).count == 1
+
+
 async def test_partitions_that_wait_equally_long_are_served_in_the_order_of_their_numbers(
     store: Store,
 ) -> None:

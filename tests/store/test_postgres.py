@@ -1,7 +1,8 @@
 """What concerns the PostgreSQL store alone: outages, migrations, poolers, clocks."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -12,7 +13,7 @@ from monarq.model import Ack, Pop, Push, Pushed, PushItem, QueueKind
 from monarq.store import Store, open_store
 from monarq.store.contract import Outcome
 from tests.conftest import NewPostgresServer
-from tests.postgres_server import OLDEST
+from tests.postgres_server import OLDEST, fresh_database
 from tests.store.calls import unwrap
 from tests.store.waiting import wait_until
 
@@ -273,3 +274,39 @@ async def test_calls_that_are_still_connecting_are_finished_before_it_is_closed(
     finally:
         await watcher.close()
     assert left == 0
+
+
+async def test_a_database_that_can_only_be_read_says_so_and_can_be_looked_at(
+    postgres_servers: Mapping[str, str],
+) -> None:
+    server = postgres_servers["postgres-newest"]
+    async with fresh_database(server) as dsn, fresh_database(server) as empty:
+        request = Push([PushItem("q", b"1")])
+        async with await open_store(dsn) as store:
+            await store.push([request])
+            await store.pop([Pop(queue="q", lease_seconds=0.001)])
+        await set_read_only(server, (dsn, empty), True)
+        with pytest.raises(StoreUnavailableError, match="read-only"):
+            await open_store(empty)
+        async with await open_store(dsn) as store:
+            for call in (store.push([request]), store.pop([Pop(queue="q")]), store.lifecycle()):
+                with pytest.raises(StoreUnavailableError, match="read-only"):
+                    await call
+            [stats] = await store.stats_of(["q"])
+            assert stats.pushed == 1
+        await set_read_only(server, (dsn, empty), False)
+        async with await open_store(dsn) as store:
+            assert unwrap(await store.pop([Pop(queue="q")])).messages
+
+
+async def set_read_only(server: str, databases: Sequence[str], is_on: bool) -> None:
+    """As a standby is; for connections that are made from now on."""
+    connection = await asyncpg.connect(server)
+    try:
+        for dsn in databases:
+            name = urlsplit(dsn).path.removeprefix("/")
+            await connection.execute(
+                f'alter database "{name}" set default_transaction_read_only = {is_on}'
+            )
+    finally:
+        await connection.close()
