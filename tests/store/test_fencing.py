@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -316,12 +317,15 @@ async def test_a_wrong_token_does_not_pass_in_any_call(store: Store) -> None:
         assert code == "transaction_failed"
 
 
+@pytest.mark.parametrize("target", [{"to": SeekTo.START}, {"time": 1}, {"seq": 1}])
 @pytest.mark.parametrize("partition", [None, "Default"])
-async def test_a_lease_ended_by_a_seek_is_expired(store: Store, partition: str | None) -> None:
+async def test_a_lease_ended_by_a_seek_is_expired(
+    store: Store, partition: str | None, target: dict[str, Any]
+) -> None:
     await push_many(store, "q", 3)
     popped = await pop(store, "q", 2, group="g")
     await ack(store, popped.messages[1], popped.lease_id, group="g")
-    await store.seek(Seek(group="g", queue="q", partition=partition, to=SeekTo.START))
+    await store.seek(Seek(group="g", queue="q", partition=partition, **target))
     for message in popped.messages:
         await check_refused(store, message, popped.lease_id, "lease_expired", group="g")
     again = await pop(store, "q", 3, group="g")
