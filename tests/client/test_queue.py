@@ -140,6 +140,21 @@ async def test_replay_is_a_seek_back(mq: AsyncClient) -> None:
     assert await queue.seek(time=datetime.now(UTC) + timedelta(hours=-1)) == 3
 
 
+async def test_an_option_of_the_other_kind_of_queue_is_refused_and_changes_nothing(
+    mq: AsyncClient,
+) -> None:
+    work, ordered = mq.queue("w"), mq.queue("q")
+    await work.configure(kind="work", max_attempts=7)
+    with pytest.raises(InvalidRequestError, match="retry_limit is an option of ordered queues"):
+        await work.configure(retry_limit=1, lease_time=5)
+    assert (await work.info()).options.lease_time == 300
+    for kind in (None, "ordered"):
+        with pytest.raises(InvalidRequestError, match="max_attempts is an option of work queues"):
+            await ordered.configure(kind=kind, max_attempts=1)
+    with pytest.raises(NotFoundError):
+        await ordered.info()
+
+
 async def test_a_work_queue_leases_by_priority_and_keeps_results(mq: AsyncClient) -> None:
     queue = mq.queue("w")
     await queue.configure(kind="work")

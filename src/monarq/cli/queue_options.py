@@ -15,7 +15,7 @@ import typer
 
 from monarq.cli.formats import parse_duration
 from monarq.errors import InvalidRequestError
-from monarq.model import KIND_OF_OPTION, QueueKind, QueueOptions
+from monarq.model import KIND_OF_OPTION, QueueOptions
 
 #: What each option means.
 _MEANINGS = {
@@ -161,18 +161,6 @@ def _gathered(flags: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
             flag = "--" + name.replace("_", "-")
             options[fields[name].encoded] = _value(fields[name], value, flag)
     return options
-
-
-def check_kind(queue: str, kind: QueueKind, options: dict[str, Any]) -> None:
-    """Refuse options that would be kept and never used."""
-    for field in option_fields().values():
-        wanted = KIND_OF_OPTION.get(field.name, kind)
-        if field.encoded in options and wanted is not kind:
-            article = "an" if kind is QueueKind.ORDERED else "a"
-            raise InvalidRequestError(
-                f"{field.encoded} is an option of {wanted} queues, and {queue!r} is {article} "
-                f"{kind} queue"
-            )
 
 
 def _known(name: str) -> OptionField:

@@ -10,7 +10,8 @@ import typer
 
 from monarq.cli.calling import Caller, calling, confirm, print_rows
 from monarq.cli.formats import counted, moment
-from monarq.cli.queue_options import check_kind, with_option_flags
+from monarq.cli.queue_options import with_option_flags
+from monarq.client.option_kinds import check_kind
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import DEFAULT_GROUP, Group, Queue, QueueKind, QueueOptions, QueueStats
 

@@ -9,6 +9,7 @@ import msgspec
 
 from monarq.client.buffering import PushBuffer
 from monarq.client.consuming import Consumer, Handler
+from monarq.client.option_kinds import check_kind, needs_kind
 from monarq.client.payloads import PayloadType
 from monarq.client.popping import pop_from
 from monarq.client.received import Batch, Received
@@ -248,13 +249,23 @@ class AsyncQueue(Generic[T]):
         **options: Any,
     ) -> Queue:
         """Make it, or change the options that are named (`lease_time=60, retry_limit=5`)."""
+        chosen = None if kind is None else QueueKind(kind)
+        if needs_kind(options):
+            check_kind(self.name, chosen or await self._kind_of_queue(), options)
         return await self._client.admin.configure(
             self.name,
-            kind=None if kind is None else QueueKind(kind),
+            kind=chosen,
             namespace=namespace,
             task=task,
             options=options,
         )
+
+    async def _kind_of_queue(self) -> QueueKind:
+        """Also of one that does not exist: it would be ordered."""
+        try:
+            return (await self.info()).kind
+        except NotFoundError:
+            return QueueKind.ORDERED
 
     async def info(self) -> Queue:
         return await self._client.admin.get_queue(self.name)
