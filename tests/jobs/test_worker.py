@@ -11,6 +11,8 @@ import pytest
 
 from monarq.client.async_client import AsyncClient
 from monarq.job import AttemptResult, CommandJob, TaskJob, read_result
+from monarq.jobs.commands import Stream
+from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.presence import KIND, STOP_KIND, read_worker
 from monarq.jobs.worker import Worker
 from monarq.model import DeadLetterFilter, Item, ItemState, Push, PushItem, QueueKind
@@ -132,6 +134,42 @@ async def test_output_is_seen_while_a_command_runs(mq: AsyncClient, tmp_path: Pa
     worker.stop()
     await running
     assert (await mq.admin.get_item(item_id)).state is ItemState.DONE
+
+
+class SlowAdmin:
+    """Appends what a job prints when it is let; all else is the client's."""
+
+    def __init__(self, mq: AsyncClient) -> None:
+        self.admin = self
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self._admin = mq.admin
+
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        self.asked.set()
+        if data == b"first ":
+            await self.go_on.wait()
+        return await self._admin.append_output(item_id, attempt, data)
+
+
+async def test_output_that_waits_for_its_broker_is_not_overtaken(
+    mq: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monarq.jobs.live_output.FLUSH_SECONDS", 0)
+    item_id = await enqueue(mq, "true")
+    link = SlowAdmin(mq)
+    live = LiveOutput(link, item_id, 1)  # type: ignore[arg-type]
+    live.add(Stream.STDOUT, b"first ")
+    await link.asked.wait()
+    link.asked.clear()
+    live.add(Stream.STDOUT, b"second")
+    closing = asyncio.create_task(live.close())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not link.asked.is_set()
+    link.go_on.set()
+    await closing
+    assert (await mq.admin.read_output(item_id, 1)).data == b"first second"
 
 
 async def test_stopping_finishes_the_running_job(mq: AsyncClient, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class LiveOutput:
         self._waiting = bytearray()
         self._size = 0
         self._task: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
 
     def add(self, _: Stream, data: bytes) -> None:
         if self._size > LIMIT:
@@ -50,11 +51,13 @@ class LiveOutput:
         await self._flush()
 
     async def _flush(self) -> None:
-        data = bytes(self._waiting)
-        self._waiting.clear()
-        if not data:
-            return
-        try:
-            await self._link.admin.append_output(self._item_id, self._attempt, data)
-        except MonarqError as error:
-            log.debug("output of %s is not shown live: %s", self._item_id, error)
+        # One at a time: a write that waits for its broker to return is not overtaken.
+        async with self._writing:
+            data = bytes(self._waiting)
+            self._waiting.clear()
+            if not data:
+                return
+            try:
+                await self._link.admin.append_output(self._item_id, self._attempt, data)
+            except MonarqError as error:
+                log.debug("output of %s is not shown live: %s", self._item_id, error)
