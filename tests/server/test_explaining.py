@@ -66,3 +66,12 @@ def test_a_query_that_is_refused_says_what_would_be_right(query: str, said: str)
     with pytest.raises(InvalidRequestError) as refused:
         decode(query)
     assert str(refused.value).startswith(said)
+
+
+def test_who_misspells_a_parameter_is_not_pointed_to_those_of_other_clients() -> None:
+    decode = query_decoder(ROUTE["GET", "/api/v1/pop/queue/{queue}"].query)
+    with pytest.raises(InvalidRequestError) as refused:
+        decode("autopliot=true")
+    assert "autopilot" not in str(refused.value)
+    assert "frames" not in str(refused.value)
+    assert decode("autopilot=true").autopilot

@@ -107,7 +107,8 @@ def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
         for name, value in split_query(query):
             if name not in fields:
                 if strict:
-                    known = ", ".join(fields)
+                    unadvised = getattr(kind, "unadvised", ())
+                    known = ", ".join(one for one in fields if one not in unadvised)
                     raise InvalidRequestError(
                         f"there is no parameter {name[:100]!r}; there are {known}"
                     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -35,6 +35,9 @@ class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     ] = False
     conflation: Annotated[bool, Meta(description="refused: there is no such thing here")] = False
     frames: Annotated[bool, Meta(description="has no effect: answers are JSON")] = False
+
+    unadvised: ClassVar[frozenset[str]] = frozenset({"autopilot", "conflation", "frames"})
+    """For Queen's clients, who know them."""
 
 
 class PoppedMessage(Struct, rename="camel", gc=False):
