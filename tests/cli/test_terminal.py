@@ -138,6 +138,22 @@ def test_top_draws_until_it_is_interrupted(cli: Invoke, at_terminal: dict[str, s
     assert "Traceback" not in terminal.said
 
 
+def test_top_leaves_columns_out_rather_than_cut_their_headings(
+    cli: Invoke, at_terminal: dict[str, str]
+) -> None:
+    cli.ok("push", "a-queue-with-quite-a-long-name", "1")
+    terminal = Terminal(at_terminal | {"NO_COLOR": "1"}, 50, "top", "--interval", "0.1")
+    terminal.wait_for("a-queue")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", terminal.said)
+    headings = set(re.findall(r"^ *queue +[^\n]+", plain, re.MULTILINE))
+    assert headings, plain
+    for heading in headings:
+        assert {"queue", "pending", "done/s"} <= set(heading.split())
+        assert set(heading.split()) <= {"queue", "pending", "push/s", "done/s", "dead", "lag", "s"}
+
+
 def test_nothing_is_removed_when_the_question_is_answered_with_no(
     cli: Invoke, at_terminal: dict[str, str]
 ) -> None:
@@ -173,6 +189,27 @@ def test_tail_follows_what_comes_and_ends_with_ctrl_c(
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 130
             assert process.stderr.read() == ""
+
+
+def test_tail_ends_when_nobody_reads_what_it_prints(
+    cli: Invoke, environment: dict[str, str]
+) -> None:
+    cli.ok("push", "orders", '"only"')
+    with subprocess.Popen(
+        [sys.executable, "-m", "monarq", "tail", "orders", "-f"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().endswith('"only"\n')
+        process.stdout.close()
+        # No other message comes that it could fail to print.
+        assert process.wait(SECONDS) == 0
+        assert process.stderr.read() == ""
 
 
 def test_a_pop_that_is_interrupted_takes_nothing(cli: Invoke, environment: dict[str, str]) -> None:

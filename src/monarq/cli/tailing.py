@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import select
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -128,7 +129,7 @@ async def _follow(
     client: AsyncClient, queue: str, partition: str | None, positions: dict[int, int]
 ) -> AsyncIterator[StoredMessage]:
     """Commit order is seq order, so what is behind a partition's last seq is all that is new."""
-    while True:
+    while not _is_output_closed():
         began = time.monotonic()
         fresh: list[StoredMessage] = []
         for row in await _known(client, queue, partition):
@@ -142,6 +143,13 @@ async def _follow(
             yield message
         spent = time.monotonic() - began
         await asyncio.sleep(max(_LOOK_SECONDS, spent / _LOOKING_PART))
+
+
+def _is_output_closed() -> bool:
+    """Whether whoever read what is printed is gone: `… | head -1` should not wait for the next."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in output.poll(0))
 
 
 def message_row(message: StoredMessage) -> dict[str, Any]:

@@ -32,6 +32,7 @@ _HEADINGS = {
     "dead_letters": "dead",
     "lag_seconds": "lag s",
 }
+_LEFT_OUT_FIRST = ("kind", "failed_per_second", "lag_seconds", "dead_letters", "pushed_per_second")
 _STATE_STYLES = {"running": "green", "stopping": "cyan", "lost": "red"}
 
 
@@ -129,7 +130,7 @@ def _screen(console: Console, before: Look, now: Look) -> RenderableType:
     room = max(console.size.height - 6, 2)
     for_workers = min(len(workers), room // 3)
     for_queues = room - for_workers
-    parts: list[RenderableType] = [head, Text(""), _queue_table(queues[:for_queues])]
+    parts: list[RenderableType] = [head, Text(""), _queue_table(queues[:for_queues], console.width)]
     if len(queues) > for_queues:
         parts.append(Text(f"… and {len(queues) - for_queues:,} more queues", style="dim"))
     if workers:
@@ -137,18 +138,30 @@ def _screen(console: Console, before: Look, now: Look) -> RenderableType:
     return Group(*parts)
 
 
-def _queue_table(rows: list[dict[str, Any]]) -> RenderableType:
+def _columns(rows: list[dict[str, Any]], width: int) -> list[str]:
+    """As many as there is room for: a number or a heading that is cut says nothing."""
+    needs = {
+        column: max(map(len, [_heading(column), *(_shown(row[column]) for row in rows)])) + 2
+        for column in _QUEUE_COLUMNS
+    }
+    needs["queue"] = min(needs["queue"], width // 3)
+    for column in _LEFT_OUT_FIRST:
+        if sum(needs.values()) > width:
+            del needs[column]
+    return list(needs)
+
+
+def _queue_table(rows: list[dict[str, Any]], width: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in _QUEUE_COLUMNS:
+    columns = _columns(rows, width)
+    for column in columns:
         is_text = column in ("queue", "kind")
         table.add_column(_heading(column), justify="left" if is_text else "right", no_wrap=True)
     for row in rows:
-        table.add_row(
-            *(Text(_shown(row[column]), _style(column, row)) for column in _QUEUE_COLUMNS)
-        )
+        table.add_row(*(Text(_shown(row[column]), _style(column, row)) for column in columns))
     return table
 
 
