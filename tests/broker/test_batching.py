@@ -224,6 +224,26 @@ async def test_a_batch_is_bounded_in_messages_and_bytes(
     assert [len(requests) for requests in watched.requests("push")] == [1, 1]
 
 
+async def test_what_many_pops_of_one_call_get_is_bounded_together(
+    start_broker: StartBroker, watched: Watched
+) -> None:
+    broker = await start_broker(pop_max_bytes=1_000)
+    lanes = [f"p{number}" for number in range(40)]
+    pushes = [
+        broker.submit_push(Push([PushItem("q", b"%0100d" % 1, partition=lane)] * 10))
+        for lane in lanes
+    ]
+    await bounded(asyncio.gather(*pushes))
+    alone = await pop(broker, "q", batch=10)
+    assert len(alone.messages) == 10
+    watched.forget()
+    pops = [broker.submit_pop(Pop(queue="q", batch=10)) for _ in lanes[1:]]
+    answers = await bounded(asyncio.gather(*pops))
+    assert max(len(requests) for requests in watched.requests("pop")) == len(pops)
+    assert sum(len(answer.messages) * 100 for answer in answers) <= 8 * 1_000
+    assert all(answer.messages for answer in answers)
+
+
 async def test_acks_of_many_callers_go_together_and_each_gets_its_own(
     broker: Broker, watched: Watched
 ) -> None:

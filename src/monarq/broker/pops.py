@@ -22,6 +22,9 @@ from monarq.store.contract import Store
 
 _SPREAD = 16
 """Fewer pops than this are not worth a second connection."""
+_FULL_ANSWERS = 8
+"""What one call to the store brings is bounded by so many answers that are full; more pops than
+that have less room each."""
 _SHARING_MAX = 1_000
 """Pops of one work queue that share what is there, whatever a call to the store may hold."""
 
@@ -149,7 +152,8 @@ class PopInbox(Inbox[PopCall]):
         self._measures.pops_leasing += len(trip.calls)
         try:
             requests = [call.request for call in trip.calls]
-            return await self._store().pop(requests, max_bytes=self._max_bytes)
+            room = self._max_bytes * min(_FULL_ANSWERS, len(requests)) // len(requests)
+            return await self._store().pop(requests, max_bytes=max(room, 1))
         finally:
             self._measures.pops_leasing -= len(trip.calls)
 
