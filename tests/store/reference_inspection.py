@@ -148,7 +148,9 @@ class Inspection(WorkRules):
     def state_for(self, partition: Partition, cursor: CursorState, message: KeptMessage) -> str:
         """What the message is to a group."""
         if self.is_resolved(cursor, message):
-            return "done"
+            place = (partition.id, message.seq, cursor.group)
+            letters = ((d.partition_id, d.seq, d.group) for d in self.world.letters)
+            return "dead" if place in letters else "done"
         lease = cursor.lease
         is_live = lease is not None and lease.is_live(self.now)
         if is_live and message in self.under_lease(partition, cursor):

@@ -111,7 +111,7 @@ async def test_a_message_says_how_far_each_group_is_with_it(store: Store) -> Non
         (await store.get_message(answer.partition_id, answer.transaction_id)).groups
         for answer in answers
     ]
-    assert [state["busy"] for state in states] == ["leased", "done", "done", "leased", "pending"]
+    assert [state["busy"] for state in states] == ["leased", "done", "dead", "leased", "pending"]
     assert [state["idle"] for state in states] == ["pending"] * 5
     assert [state["late"] for state in states] == ["done"] * 5
     await ack(store, popped.messages[0], popped.lease_id, FAILED, group="busy")
@@ -120,7 +120,11 @@ async def test_a_message_says_how_far_each_group_is_with_it(store: Store) -> Non
         (await store.get_message(answer.partition_id, answer.transaction_id)).groups
         for answer in answers
     ]
-    assert [state["busy"] for state in states] == ["pending", "done", "done", "done", "pending"]
+    assert [state["busy"] for state in states] == ["pending", "done", "dead", "done", "pending"]
+    await store.purge_dead_letters(DeadLetterFilter(queue="q"))
+    gone = answers[2]
+    states = (await store.get_message(gone.partition_id, gone.transaction_id)).groups
+    assert states == {"busy": "done", "idle": "pending", "late": "done"}
 
 
 async def test_a_message_that_is_not_there_is_not_found(store: Store) -> None:

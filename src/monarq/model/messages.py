@@ -21,7 +21,8 @@ class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
     producer: str | None = None
     headers: bytes | None = None
     groups: dict[str, str] = {}
-    """Per group: `pending`, `leased` or `done`. Filled by `get_message` only."""
+    """Per group: `pending`, `leased`, `done`, or `dead`, which is done with a dead letter kept.
+    Filled by `get_message` only."""
 
     @property
     def id(self) -> str:

@@ -31,6 +31,7 @@ _OF_GROUP: Mapping[str, MessageStatus] = {
     "pending": "pending",
     "leased": "processing",
     "done": "completed",
+    "dead": "dead_letter",
 }
 _OF_ITEM: Mapping[ItemState, MessageStatus] = {
     ItemState.SCHEDULED: "scheduled",
@@ -153,7 +154,7 @@ def status_of(groups: Mapping[str, str], group: str | None = None) -> MessageSta
     states = set(groups.values())
     if "leased" in states:
         return "processing"
-    return "completed" if states == {"done"} else "pending"
+    return "completed" if states and states <= {"done", "dead"} else "pending"
 
 
 def item_as_message(item: Item) -> MessageRow:
@@ -183,7 +184,7 @@ def _dead_row(letter: DeadLetter) -> MessageRow:
         partition=letter.partition,
         seq=letter.seq,
         status="dead_letter",
-        groups={letter.group: "done"},
+        groups={letter.group: "dead"},
         trace_id=letter.trace_id,
         producer_sub=letter.producer,
         created_at=iso(letter.created_at),

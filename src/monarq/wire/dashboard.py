@@ -214,7 +214,7 @@ class DeliveriesAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class GroupStateRow(Struct, frozen=True, kw_only=True, rename="camel"):
     group: str
-    state: Literal["pending", "leased", "retrying", "done"]
+    state: Literal["pending", "leased", "retrying", "done", "dead"]
     is_head: bool
     """Whether it is the next one for the group in its partition."""
     attempts: int

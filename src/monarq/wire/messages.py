@@ -53,7 +53,7 @@ class MessageRow(Struct, frozen=True, kw_only=True, rename="camel"):
     seq: int
     status: MessageStatus
     groups: dict[str, str]
-    """Ordered queues: `pending`, `leased` or `done`, by group."""
+    """Ordered queues: `pending`, `leased`, `done` or `dead`, by group."""
     trace_id: str | None
     producer_sub: str | None
     created_at: TimeText

@@ -154,6 +154,8 @@ class Sampler:
             self._oldest_transaction = float(figures.get("oldestTransactionSeconds", 0.0))
             self._figures_at = begin
         sight.findings.oldest_transaction_seconds = self._oldest_transaction
+        view.stuck_groups = frozenset(sight.findings.failing)
+        view.changed_groups |= view.stuck_groups ^ self.sight.view.stuck_groups
         self.sight = sight
         self._read_at = self._now()
         self._took = self._read_at - begin
@@ -162,7 +164,7 @@ class Sampler:
     def _see_nothing(self) -> None:
         """The store is down, which is something to tell."""
         last = self.sight.view
-        view = View(last.now, last.before, last.version + 1)
+        view = View(last.now, last.before, last.version + 1, stuck_groups=last.stuck_groups)
         self.sight = dataclasses.replace(self.sight, view=view)
         self._tell()
 

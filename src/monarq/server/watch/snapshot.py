@@ -65,6 +65,8 @@ class View:
     changed_queues: set[str] = field(default_factory=set)
     """Since the version before; also those that are gone."""
     changed_groups: set[tuple[str, str]] = field(default_factory=set)
+    stuck_groups: frozenset[tuple[str, str]] = frozenset()
+    """Those with a message that fails again and again, by queue and group."""
 
     @property
     def seconds(self) -> float:
@@ -156,6 +158,8 @@ class View:
             state = "working" if out or seconds <= BEHIND_SECONDS else "stuck"
             if out and seconds > BEHIND_SECONDS:
                 state = "behind"
+            if (flow.queue, flow.group) in self.stuck_groups:
+                state = "stuck"
         return GroupLine(
             name=flow.group,
             queue=flow.queue,

@@ -25,7 +25,10 @@ _PARTITION = """
 _PARTITIONS = f"{_PARTITION} where p.queue_id = $1 and p.id > $2 order by p.id limit $3"
 _GROUP_STATES = """
     select x.place, g.name, case
-        when x.seq <= c.position or u.acked then 'done'
+        when x.seq <= c.position or u.acked then case when exists (
+            select from monarq.dead_letters d
+            where d.partition_id = x.partition_id and d.seq = x.seq and d.group_name = g.name
+        ) then 'dead' else 'done' end
         when c.lease_until > monarq.time($3) and x.seq <= c.lease_to
             and u.answered_lease_no is distinct from c.lease_no then 'leased'
         else 'pending' end as state

@@ -11,6 +11,7 @@ from monarq.model import Page, QueueKind, Segment, StoredMessage
 from monarq.store import paging, segments
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
+from monarq.store.postgres.figures import group_states
 from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_int, check_limit, check_name, check_time
 
@@ -37,17 +38,6 @@ _SEGMENTS_WITHIN = """
             where partition_id = $1 and first_seq <= $2), 0)
         order by first_seq limit 64
     ) as found where before < $4 order by first_seq
-"""
-_GROUP_STATES = """
-    select g.name, case
-        when $2 <= c.position or u.acked then 'done'
-        when c.lease_until > monarq.time($3) and $2 <= c.lease_to
-            and u.answered_lease_no is distinct from c.lease_no then 'leased'
-        else 'pending' end as state
-    from monarq.cursors c join monarq.groups g on g.id = c.group_id
-    left join monarq.unresolved u
-        on u.partition_id = c.partition_id and u.group_id = c.group_id and u.seq = $2
-    where c.partition_id = $1
 """
 
 
@@ -110,7 +100,7 @@ async def get_message(
     row: Any = await database.fetchrow("select * from monarq.message_at($1, $2)", partition_id, seq)
     if row is None or not row["payload"]:
         raise _no_message(partition_id, transaction_id)
-    states = await database.fetch(_GROUP_STATES, partition_id, seq, database.now())
+    [states] = await group_states(database, [(partition_id, seq)])
     return StoredMessage(
         queue=facts.queue,
         partition=facts.name,
@@ -122,7 +112,7 @@ async def get_message(
         trace_id=row["trace_id"],
         producer=row["producer"],
         headers=row["headers"].encode() if row["headers"] is not None else None,
-        groups={state["name"]: state["state"] for state in states},
+        groups=states,
     )
 
 

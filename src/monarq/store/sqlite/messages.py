@@ -133,11 +133,14 @@ def group_states(session: Session, partition_id: int, seq: int) -> dict[str, str
 
 
 def _state(session: Session, cursor: Cursor, seq: int) -> str:
-    if seq <= cursor.position:
-        return "done"
-    mark = cursor.marks(session).get(seq)
-    if mark is not None and mark.acked:
-        return "done"
+    if seq <= cursor.position or (
+        (mark := cursor.marks(session).get(seq)) is not None and mark.acked
+    ):
+        letter = session.db.execute(
+            "select 1 from dead_letters where partition_id = ? and seq = ? and group_name = ?",
+            (cursor.partition_id, seq, cursor.group),
+        ).fetchone()
+        return "done" if letter is None else "dead"
     is_leased = cursor.is_leased(session.now) and seq <= cursor.lease_to
     return "leased" if is_leased and not cursor.is_answered(session, seq) else "pending"
 
