@@ -15,17 +15,30 @@ from monarq.store.postgres.figures import group_states
 from monarq.store.postgres.queues import get_queue_of
 from monarq.store.validation import check_int, check_limit, check_name, check_time
 
-_PARTITIONS = """
-    select id, name, first_seq, last_seq from monarq.partitions
-    where queue_id = $1 and ($2::text is null or name = $2) and id >= $3
-        and last_seq >= first_seq
-    order by id limit $4
-"""
+# Of so many partitions, and of these as many segments as are needed for so many messages.
 _SEGMENTS = """
-    select * from monarq.segments
-    where partition_id = $1 and first_seq <= $3 and first_seq >= coalesce((
-        select max(first_seq) from monarq.segments where partition_id = $1 and first_seq <= $2), 0)
-    order by first_seq limit $4
+    select * from (
+        select p.id, p.name, p.last_seq, p.start, s.*, sum(s.first_seq + s.count
+                - greatest(s.first_seq, p.start)) over (order by p.id, s.first_seq
+                rows between unbounded preceding and 1 preceding) as before
+        from (
+            select id, name, last_seq, greatest(first_seq, $5::bigint,
+                case when id = $3 then $4::bigint end,
+                case when $6::bigint is not null then monarq.seq_before(id, $6) + 1 end) as start
+            from monarq.partitions
+            where queue_id = $1 and ($2::text is null or name = $2) and id >= $3
+                and last_seq >= first_seq
+            order by id limit $7
+        ) as p
+        left join lateral (
+            select * from monarq.segments
+            where partition_id = p.id and first_seq <= p.last_seq and p.start <= p.last_seq
+                and first_seq >= coalesce((
+                    select max(first_seq) from monarq.segments
+                    where partition_id = p.id and first_seq <= p.start), 0)
+            order by first_seq limit $7
+        ) as s on true
+    ) as found where before is null or before < $7 order by id, first_seq
 """
 # Large payloads are read only of the rows that are wanted: their sizes are known without.
 _SEGMENTS_WITHIN = """
@@ -59,31 +72,22 @@ async def list_messages(
         check_time(created_from, "from")
     found = await get_queue_of(database, queue, QueueKind.ORDERED)
     last_id, last_seq = paging.position(after, "messages", tuple[int, int]) or (0, 0)
+    next_id, next_seq = last_id, last_seq + 1
     messages: list[StoredMessage] = []
     while len(messages) <= limit:
-        rows = await database.fetch(_PARTITIONS, found.id, partition, last_id, 1)
+        wanted = limit + 1 - len(messages)
+        rows = await database.fetch(
+            _SEGMENTS, found.id, partition, next_id, next_seq, first_seq, created_from, wanted
+        )
         if not rows:
             break
-        row = rows[0]
-        facts = PartitionFacts(row["id"], row["name"], found.id, queue, found.kind)
-        start = max(row["first_seq"], first_seq or 1)
-        if row["id"] == last_id:
-            start = max(start, last_seq + 1)
-        if created_from is not None:
-            before = await database.fetchval(
-                "select monarq.seq_before($1, $2)", row["id"], created_from
-            )
-            start = max(start, before + 1)
-        while len(messages) <= limit and start <= row["last_seq"]:
-            found_segments = await database.fetch(
-                _SEGMENTS, row["id"], start, row["last_seq"], limit + 1 - len(messages)
-            )
-            for stored in found_segments:
-                messages += _messages_from(stored, facts, cipher, start)
-                start = max(start, stored["first_seq"] + stored["count"])
-            if not found_segments:
-                break
-        last_id, last_seq = row["id"] + 1, 0
+        for row in rows:
+            next_id, next_seq = row["id"] + 1, 1
+            if row["count"] is not None:
+                facts = PartitionFacts(row["id"], row["name"], found.id, queue, found.kind)
+                messages += _messages_from(row, facts, cipher, row["start"])
+                if row["first_seq"] + row["count"] <= row["last_seq"]:
+                    next_id, next_seq = row["id"], row["first_seq"] + row["count"]
     return paging.page(messages, limit, "messages", lambda m: (m.partition_id, m.seq))
 
 
