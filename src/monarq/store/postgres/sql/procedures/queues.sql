@@ -137,9 +137,8 @@ create or replace function monarq.make_group(
 as $$
 declare
     v_group bigint;
-    v_lag bigint := 0;
-    v_partition record;
-    v_position bigint;
+    v_lag bigint;
+    v_marked record;
 begin
     perform 1 from monarq.queues where id = p_queue for update;
     insert into monarq.groups (queue_id, name, start_at, created_at)
@@ -149,17 +148,33 @@ begin
         return;
     end if;
     -- Locked, so that a push under way either is seen here or sees the new cursor.
-    for v_partition in
-        select id, first_seq, last_seq from monarq.partitions
-        where queue_id = p_queue order by id for share
+    perform 1 from monarq.partitions where queue_id = p_queue order by id for share;
+    with made as (
+        insert into monarq.cursors (partition_id, group_id, position, available_at)
+        select p.id, v_group, start.position, case when start.position < p.last_seq then p_now end
+        from monarq.partitions p
+        cross join lateral (
+            select case when p_start = -1 then p.last_seq when p_start = 0 then p.first_seq - 1
+                else monarq.seq_before(p.id, p_start) end as position
+            offset 0
+        ) as start
+        where p.queue_id = p_queue
+        returning partition_id, position
+    )
+    select coalesce(sum(p.last_seq - m.position), 0) into v_lag
+    from made m join monarq.partitions p on p.id = m.partition_id;
+    -- Where there is something that is not for it.
+    for v_marked in
+        select p.id, p.last_seq, c.position from monarq.partitions p
+        cross join lateral (
+            select from monarq.segments s
+            where s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null) limit 1
+        ) as marked
+        join monarq.cursors c on c.partition_id = p.id and c.group_id = v_group
+        where p.queue_id = p_queue
     loop
-        v_position := case
-            when p_start = -1 then v_partition.last_seq
-            when p_start = 0 then v_partition.first_seq - 1
-            else monarq.seq_before(v_partition.id, p_start) end;
-        v_position := monarq.place_cursor(p_now, v_partition.id, v_group, v_position,
-            v_partition.last_seq);
-        v_lag := v_lag + v_partition.last_seq - v_position;
+        v_lag := v_lag + v_marked.position - monarq.place_cursor(p_now, v_marked.id, v_group,
+            v_marked.position, v_marked.last_seq);
     end loop;
     perform monarq.tally(p_queue, v_group, "position" => (
         select coalesce(sum(pushed), 0)::bigint from monarq.counters
