@@ -85,6 +85,21 @@ async def test_sealed_payloads_cannot_be_read_in_the_file_or_the_tables(
     assert not holds(at_rest, SECRET)
 
 
+async def test_a_store_that_knew_the_queue_before_it_was_encrypted_seals_too(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    other = await open_another()
+    await store.configure("w", kind=WORK)
+    for queue in ("q", "w"):
+        await push(other, queue, PLAIN)
+    await encrypted(store)
+    for queue in ("q", "w"):
+        await push(other, queue, SECRET)
+    at_rest = await bytes_at_rest(place)
+    assert holds(at_rest, PLAIN)
+    assert not holds(at_rest, SECRET)
+
+
 async def test_payloads_come_back_as_pushed_in_every_view(store: Store) -> None:
     await encrypted(store)
     answer = await push(store, "q", SECRET)

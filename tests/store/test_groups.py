@@ -473,6 +473,26 @@ async def test_a_seek_forgets_what_was_acked_out_of_order_and_what_had_failed(
     assert await seqs(store, "q", group="g") == [1, 2, 3, 4]
 
 
+async def test_what_was_acked_before_a_seek_does_not_come_back_to_mind_with_a_failure(
+    store: Store,
+) -> None:
+    await store.configure("q", options={"retryDelay": 0, "retryLimit": 1})
+    await push_many(store, "q", 3)
+    popped = await pop(store, "q", 3)
+    await ack(store, popped.messages[1], popped.lease_id)
+    await ack(store, popped.messages[0], popped.lease_id, FAILED)
+    await store.seek(Seek(group="__QUEUE_MODE__", queue="q", to=SeekTo.START))
+    first, lease = await pop_one(store, "q")
+    assert (first.seq, first.attempts) == (1, 1)
+    await ack(store, first, lease, FAILED)
+    again = await pop(store, "q", 3)
+    assert [(message.seq, message.attempts) for message in again.messages] == [
+        (1, 2),
+        (2, 1),
+        (3, 1),
+    ]
+
+
 async def test_a_seek_forward_resolves_nothing_for_others_and_can_be_taken_back(
     store: Store,
 ) -> None:
