@@ -25,6 +25,7 @@ Tell = Callable[[str, str | None, int], None]
 """Told a queue, a partition (None: nobody knows which) and how many messages."""
 
 _SPANS = 10_000
+_QUEUED = PushStatus.QUEUED
 _ENDS_ITEM = (AckStatus.COMPLETED, AckStatus.DEAD)
 
 
@@ -55,7 +56,7 @@ class Signals:
             if isinstance(answer, MonarqError):
                 continue
             for item, pushed in zip(push.items, answer, strict=True):
-                if pushed.status is PushStatus.QUEUED:
+                if pushed.status is _QUEUED:
                     partitions = came.setdefault(item.queue, {})
                     partitions[item.partition] = partitions.get(item.partition, 0) + 1
         for queue, partitions in came.items():
