@@ -150,3 +150,28 @@ async def test_closing_ends_also_with_a_job_that_swallows_its_cancellation() -> 
     await begun.wait()
     async with asyncio.timeout(10):
         await crew.close()
+
+
+async def test_jobs_that_are_taken_back_are_not_done() -> None:
+    may_end = asyncio.Event()
+    both = asyncio.Barrier(3)
+    done = []
+
+    async def work(number: int) -> None:
+        done.append(number)
+        await both.wait()
+        await may_end.wait()
+
+    crew = Crew(2, work)
+    crew.give(range(5))
+    async with asyncio.timeout(10):
+        await both.wait()
+        assert (crew.room, crew.begun, crew.waiting) == (-3, 2, 3)
+        assert crew.take_back(-1) == []
+        assert crew.take_back(2) == [3, 4]
+        assert (crew.room, crew.waiting) == (-1, 1)
+        assert crew.take_back(5) == [2]
+        assert (crew.room, crew.waiting) == (0, 0)
+        may_end.set()
+        await crew.idle()
+    assert done == [0, 1]

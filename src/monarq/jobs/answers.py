@@ -17,12 +17,15 @@ log = logging.getLogger("monarq.worker")
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
+#: Answers for which it is worth to have a second call under way.
+_MANY = 500
 
 OnAnswered = Callable[[], None]
 
 
 class Answers:
-    """What is to be answered in one turn of the loop goes in one call.
+    """What is to be answered in one turn of the loop goes in one call; and what comes while one is
+    under way goes when that is back, or when it is enough for another.
 
     The work is done, so a store that is away for a while must not lose it: the call is repeated
     for `patience_seconds`. Past its lease an answer is refused, and somebody else does the job.
@@ -37,16 +40,17 @@ class Answers:
 
     def add(self, ack: Ack, on_answered: OnAnswered) -> None:
         """`on_answered` is called when it is answered, or cannot be."""
-        if not self._waiting:
+        if not self._waiting and not self._calls:
             asyncio.get_running_loop().call_soon(self._send)
         self._waiting.append(ack)
         self._callbacks.append(on_answered)
+        if len(self._waiting) >= _MANY:
+            self._send()
 
     async def done(self) -> None:
         """Wait until nothing is left to be answered."""
         while self._waiting or self._calls:
-            if self._waiting:
-                self._send()
+            self._send()
             await asyncio.wait(self._calls)
 
     def close(self) -> None:
@@ -61,7 +65,12 @@ class Answers:
         callbacks, self._callbacks = self._callbacks, []
         call = asyncio.get_running_loop().create_task(self._call(waiting, callbacks))
         self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
+        call.add_done_callback(self._came_back)
+
+    def _came_back(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            self._send()
 
     async def _call(self, acks: list[Ack], callbacks: list[OnAnswered]) -> None:
         try:

@@ -1,6 +1,6 @@
 """Does jobs side by side, so many at most, with no more tasks of the loop than they need.
 
-It knows nothing of what a job is; whoever gives it jobs sees to it that there is room for them.
+It knows nothing of what a job is. Jobs for which there is no room wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = logging.getLogger("monarq.worker")
 T = TypeVar("T")
 
 #: How long one hand goes on with jobs that never wait before others have their turn.
-_TURN_SECONDS = 0.01
+_TURN_SECONDS = 0.002
 
 
 class Crew(Generic[T]):
@@ -39,12 +39,19 @@ class Crew(Generic[T]):
         """Whether a hand is on its way that has not come yet."""
         self._is_closed = False
         self._unfinished = 0
+        self.begun = 0
+        """How many jobs ever were."""
         self._ended = asyncio.Event()
 
     @property
     def room(self) -> int:
-        """How many more jobs it takes."""
+        """How many more jobs would begin at once; below zero, if some wait already."""
         return self._size - self._unfinished
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs have not begun."""
+        return len(self._jobs)
 
     @property
     def is_idle(self) -> bool:
@@ -55,6 +62,13 @@ class Crew(Generic[T]):
         self._jobs.extend(jobs)
         self._unfinished += len(self._jobs) - before
         self._call_hand()
+
+    def take_back(self, most: int) -> list[T]:
+        """The last jobs that have not begun, and now will not; so many at most."""
+        jobs = [self._jobs.pop() for _ in range(min(most, len(self._jobs)))]
+        self._unfinished -= len(jobs)
+        self._ended.set()
+        return jobs[::-1]
 
     def one_ended(self) -> Coroutine[Any, Any, Any]:
         """Wait until a job ends, counted from the call."""
@@ -97,6 +111,7 @@ class Crew(Generic[T]):
             until = loop.time() + _TURN_SECONDS
             while self._jobs:
                 job = self._jobs.popleft()
+                self.begun += 1
                 # Somebody has to go on with the others if this one waits.
                 self._call_hand()
                 await self._do(job)

@@ -31,6 +31,11 @@ class Leases:
     def let_go(self, lease_id: str) -> None:
         self._held.pop(lease_id, None)
 
+    def is_past(self, lease_id: str) -> bool:
+        """Whether it was not renewed until its time was over."""
+        held = self._held.get(lease_id)
+        return held is None or time.monotonic() >= held[0]
+
     async def keep(self) -> None:
         """Runs for ever."""
         while True:
@@ -69,6 +74,11 @@ class SharedLease:
         self.id = lease_id
         self.is_lost = False
         leases.hold(lease_id, self._lost)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is lost, or its time has passed without a renewal."""
+        return self.is_lost or self._leases.is_past(self.id)
 
     def hold(self) -> asyncio.Event:
         """Set when the job has to end."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
 from monarq.jobs.leases import Leases, SharedLease
 from monarq.jobs.live_output import LiveOutput
+from monarq.jobs.pace import Pace, Stuck
 from monarq.jobs.presence import Presence, RunningJob, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
 from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind
@@ -41,6 +43,8 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 #: Tasks that one call leases at most.
 _MOST_AT_ONCE = 500
+#: What was leased ahead and waits for longer than from one look to the next is given back.
+_LOOK_SECONDS = 0.5
 
 
 class _Assignment(NamedTuple):
@@ -95,6 +99,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._stopping_now = asyncio.Event()
         self._crew: Crew[_Assignment] = Crew(concurrency, self._run)
+        self._pace = Pace(time.monotonic())
         self._answers = Answers(client.link, patience_seconds=lease_seconds)
         self._runs_commands: dict[str, bool] = {}
         self._guard: Guard | None = None
@@ -105,6 +110,7 @@ class Worker:
             log.info("worker %s stops when its jobs are done", self.id)
             self.presence.state = "stopping"
             self._stopping.set()
+            self._give_back_last(self._crew.waiting)
 
     def stop_now(self) -> None:
         self.stop()
@@ -115,12 +121,14 @@ class Worker:
         keepers = [
             asyncio.create_task(self._leases.keep()),
             asyncio.create_task(self.presence.keep()),
+            asyncio.create_task(self._keep_moving()),
         ]
         if self._schedules:
             scheduler = Scheduler(self._link, self._schedules, self._clock)
             keepers.append(asyncio.create_task(scheduler.keep()))
         try:
             await self._work()
+            self._give_back_last(self._crew.waiting)
             await self._crew.idle()
             await self._answers.done()
         finally:
@@ -140,34 +148,45 @@ class Worker:
     async def _work(self) -> None:
         pause = 0.0
         while not self._stopping.is_set():
-            if self._crew.room <= 0:
+            ahead = self._ahead()
+            # Half of what is leased ahead at a time: few calls, and always something to do.
+            if self._crew.room <= 0 and self._crew.waiting >= (ahead + 1) // 2:
                 await self._unless_stopped(self._crew.one_ended())
                 continue
             try:
-                found = await self._look()
+                found = await self._look(ahead)
                 pause = 0.0
             except PASSING as error:
                 pause = min(max(2 * pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
                 log.warning("no work to be had, trying again in %.1f s: %s", pause, error)
                 await self._unless_stopped(asyncio.sleep(pause * random.uniform(0.5, 1.0)))
                 continue
-            if self._burst and not found:
-                if self._crew.is_idle:
-                    return
-                await self._crew.one_ended()
+            if found:
+                continue
+            if self._burst and self._crew.is_idle:
+                return
+            if self._burst or self._crew.room <= 0:
+                await self._unless_stopped(self._crew.one_ended())
 
-    async def _look(self) -> int:
-        """Start what is found; how many. Only as many as there is room for are leased."""
+    def _ahead(self) -> int:
+        """How many jobs to lease for which there is no room yet. Commands are never leased so."""
+        ahead = self._pace.ahead(self._crew.begun, time.monotonic())
+        return 0 if any(self._runs_commands.values()) else ahead
+
+    async def _look(self, ahead: int) -> int:
+        """Start what is found; how many. Only as many as there is room for, and so many ahead, are
+        leased; and none ahead where they have to be waited for."""
         for queue in self._queues:
-            popped = await self._pop(queue, 0.0)
+            popped = await self._pop(queue, 0.0, self._crew.room + ahead)
             if popped.messages:
                 return await self._begin(queue, popped)
-        return 0 if self._burst else await self._wait_for_any()
+        return 0 if self._burst or self._crew.room <= 0 else await self._wait_for_any()
 
     async def _wait_for_any(self) -> int:
         """Wait on all queues at once; the first to give something is worked on."""
         waiting = {
-            asyncio.create_task(self._pop(queue, _WAIT_SECONDS)): queue for queue in self._queues
+            asyncio.create_task(self._pop(queue, _WAIT_SECONDS, self._crew.room)): queue
+            for queue in self._queues
         }
         stopped = asyncio.create_task(self._stopping.wait())
         try:
@@ -189,11 +208,9 @@ class Worker:
                 started = await self._begin(queue, result)
         return started
 
-    async def _pop(self, queue: str, wait_seconds: float) -> Popped:
+    async def _pop(self, queue: str, wait_seconds: float, most: int) -> Popped:
         # A command has a lease of its own, so that cancelling it is noticed; tasks share one.
-        batch = 1
-        if not await self._is_for_commands(queue):
-            batch = min(self._crew.room, _MOST_AT_ONCE)
+        batch = 1 if await self._is_for_commands(queue) else min(most, _MOST_AT_ONCE)
         return await self._link.pop(
             Pop(queue=queue, batch=batch, lease_seconds=self._lease_seconds, consumer=self.id),
             wait_seconds,
@@ -205,6 +222,19 @@ class Worker:
         lease = SharedLease(self._leases, popped.lease_id, len(popped.messages))
         self._crew.give([_Assignment(message, lease, commands) for message in popped.messages])
         return len(popped.messages)
+
+    async def _keep_moving(self) -> None:
+        """Runs for ever. Jobs for which there is no room after all are for other workers to do."""
+        stuck = Stuck()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if stuck.look(self._crew.begun, self._crew.waiting):
+                self._give_back_last(-self._crew.room)
+
+    def _give_back_last(self, jobs: int) -> None:
+        for message, lease, _ in self._crew.take_back(jobs):
+            ack = self._ack(message, lease, AckStatus.RELEASE, None)
+            self._answers.add(ack, lease.let_go)
 
     def _give_back(self, popped: Popped) -> None:
         release = Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id)
@@ -252,6 +282,8 @@ class Worker:
     async def _attempt(self, assignment: _Assignment) -> Ack | None:
         """Run it; how to answer, or None if the job is not ours any more."""
         message, lease, commands = assignment
+        if lease.is_over:
+            return None
         try:
             job = (read_job if commands else read_task_job)(message.payload)
         except InvalidRequestError as error:
