@@ -7,16 +7,15 @@ of queues.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from monarq.errors import MonarqError, StoreUnavailableError
 from monarq.store.sqlite import migrations
+from monarq.store.sqlite.thread import WorkThread
 
 T = TypeVar("T")
 
@@ -44,7 +43,7 @@ class Connection:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="monarq-sqlite")
+        self._thread = WorkThread("monarq-sqlite")
         self._closed = False
         self._files = [Path(f"{path}{ending}").absolute() for ending in ("", "-wal")]
         self._identities: list[tuple[int, int] | None] = []
@@ -58,7 +57,7 @@ class Connection:
         try:
             await connection.run(connection._open)
         except BaseException:
-            connection._thread.shutdown(wait=False)
+            connection._thread.stop()
             raise
         return connection
 
@@ -66,18 +65,15 @@ class Connection:
         """Run on the connection's thread. Errors of the file become `StoreUnavailableError`."""
         if self._closed:
             raise StoreUnavailableError(f"the store {self.path} is closed")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self.guarded, work)
+        return await self._thread.run(lambda: self.guarded(work))
 
     async def close(self) -> None:
         if self._closed:
             return
-        closing = asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        closing = self._thread.run(self._close)
         self._closed = True
-        try:
-            await closing
-        finally:
-            self._thread.shutdown(wait=False)
+        self._thread.stop()
+        await closing
 
     def may_have_changed(self) -> bool:
         """Whether the files look touched since this was last asked. Costs next to nothing, on any
