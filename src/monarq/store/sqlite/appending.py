@@ -276,7 +276,9 @@ class Appender:
             session.release_partition(lane.id)
         ordered = [lane for lane in lanes if lane.payloads]
         if ordered:
-            segment_log.insert_segments(db, [row for lane in ordered for row in _rows(lane)])
+            rows = [row for lane in ordered for row in _rows(lane)]
+            segment_log.insert_segments(db, rows)
+            session.caches.segments.learn(rows)
         items = [row for lane in lanes for row in lane.item_rows]
         if items:
             db.executemany(_INSERT_ITEM, items)

@@ -1,7 +1,8 @@
 """The log of a partition: writing segments, and reading them, whole or in part.
 
 A segment never changes but for messages deleted in it, which `deleted` counts, so bodies are
-cached between calls: a small pop does not read a large segment again and again.
+cached between calls: a small pop does not read a large segment again and again, and what was just
+pushed is not read at all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,6 +20,8 @@ from monarq.crypto import Cipher, open_payload
 from monarq.store import segments
 
 _CACHE_BYTES = 16 << 20
+_WORTH_KEEPING = 16 << 10
+"""Smaller segments are read in a moment."""
 _ROWS_AT_ONCE = 100
 _SEALED = b"\x01"
 _texts = msgspec.msgpack.Decoder(list[str | None])
@@ -43,7 +47,7 @@ class Body:
     __slots__ = ("data", "has_sealed", "headers", "offsets", "producers", "trace_ids",
                  "transaction_ids")  # fmt: skip
 
-    def __init__(self, row: tuple[bytes | None, ...]) -> None:
+    def __init__(self, row: Sequence[bytes | None]) -> None:
         transaction_ids, trace_ids, producers, headers, offsets, data = row
         assert offsets is not None
         assert data is not None
@@ -104,11 +108,20 @@ class SegmentCache:
             self._bodies.move_to_end(key)
             return body
         body = Body(db.execute(_BODY, (head.id,)).fetchone())
+        self._keep(key, body)
+        return body
+
+    def learn(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Segments that this transaction has inserted: what is pushed is mostly popped soon."""
+        for partition_id, _, last_seq, _, *content in rows:
+            if len(content[-1]) >= _WORTH_KEEPING:
+                self._keep((partition_id, last_seq, 0), Body(content))
+
+    def _keep(self, key: tuple[int, int, int], body: Body) -> None:
         self._bodies[key] = body
         self._bytes += len(body.data)
         while self._bytes > _CACHE_BYTES:
             self._bytes -= len(self._bodies.popitem(last=False)[1].data)
-        return body
 
 
 def heads(
