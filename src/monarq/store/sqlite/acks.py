@@ -28,9 +28,9 @@ from monarq.model import (
     Renew,
     Renewed,
 )
-from monarq.store import validation
+from monarq.store import segments, validation
 from monarq.store.contract import Outcome
-from monarq.store.sqlite import fencing, groups, items
+from monarq.store.sqlite import fencing, groups, items, segment_log
 from monarq.store.sqlite.appending import KNOWN_IDS
 from monarq.store.sqlite.calls import refusal
 from monarq.store.sqlite.cursors import Cursor
@@ -169,10 +169,10 @@ class Acking:
         seqs = range(cursor.position + 1, last + 1)
         ids = [request.transaction_id for request in requests]
         prefix = cursor.id_prefix
-        if ids != [f"{prefix}{seq}" for seq in seqs]:
-            known = self._look_up(first.partition_id, ids)
-            if [known.get(one) for one in ids] != list(seqs):
-                return None
+        if ids != [f"{prefix}{seq}" for seq in seqs] and ids != self._ids_of(cursor, seqs):
+            # They are answered one by one, but found together.
+            self._look_up(first.partition_id, ids)
+            return None
         cursor.open_lease(self._session)
         cursor.complete_run(self._session, last)
         ended = cursor.settle_answers(self._session)
@@ -192,6 +192,22 @@ class Acking:
                 dead=0,
             )
         return answers
+
+    def _ids_of(self, cursor: Cursor, seqs: range) -> list[str | None]:
+        """From the segments, which were just popped: to look up each id takes much longer."""
+        session = self._session
+        ids: list[str | None] = []
+        for head in segment_log.heads(session.db, cursor.partition_id, seqs[0], len(seqs)):
+            if head.first_seq > seqs[-1]:
+                break
+            first, last = max(head.first_seq, seqs[0]), min(head.last_seq, seqs[-1])
+            given = session.caches.segments.body(session.db, head).transaction_ids
+            part = segments.part(given, first - head.first_seq, last - head.first_seq + 1)
+            own = (f"{cursor.id_prefix}{seq}" for seq in range(first, last + 1))
+            ids += (
+                own if part is None else [one or name for one, name in zip(part, own, strict=True)]
+            )
+        return ids
 
     def _message(self, request: Ack, target: _Target) -> Acked:
         session = self._session
