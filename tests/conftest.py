@@ -37,7 +37,7 @@ import pytest
 from tests.postgres_server import PostgresServer, fresh_database
 from tests.shared_postgres import POSTGRES_NAMES, SharedServers, TestRun
 
-pytest_plugins = ["tests.nothing_skipped"]
+pytest_plugins = ["tests.long_first", "tests.nothing_skipped"]
 
 #: Takes what `PostgresServer` takes, and gives it started.
 NewPostgresServer = Callable[..., PostgresServer]

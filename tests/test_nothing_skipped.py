@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.planted_tests import run_planted
+
 pytest_plugins = ["pytester"]
 
 TESTS = {
@@ -14,13 +16,8 @@ PASSING = "def test_passes(): pass"
 
 
 def run(pytester: pytest.Pytester, code: str, *options: str) -> pytest.RunResult:
-    pytester.makepyfile(test_planted=code, test_other=PASSING)
-    return pytester.runpytest_subprocess("-p", "tests.nothing_skipped", *options)
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath))
+    modules = {"test_planted": code, "test_other": PASSING}
+    return run_planted(pytester, "tests.nothing_skipped", *options, **modules)
 
 
 @pytest.mark.parametrize(
