@@ -5,7 +5,6 @@ texts, which has tests of its own.
 """
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -172,11 +171,6 @@ def _of_attempt(row: Row) -> Row:
         "ended": micros(row["ended_at"]),
         "is_work": True,
     }
-
-
-def words_in(html: str) -> str:
-    """What a page says, without its tags."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
 
 
 def totals(values: Iterable[list[int]]) -> int:

@@ -147,10 +147,6 @@ class Inbox(abc.ABC, Generic[C]):
         return len(self._queue)
 
     @property
-    def waiting_bytes(self) -> int:
-        return self._bytes
-
-    @property
     def in_flight(self) -> int:
         return self._in_flight
 

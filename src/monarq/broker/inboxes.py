@@ -8,10 +8,7 @@ from typing import Any
 from monarq.broker.batching import Call, Inbox, Limits, Trip
 from monarq.broker.measures import CallMeasure, Measures
 from monarq.errors import MonarqError, StoreUnavailableError
-from monarq.store.contract import Store
 
-GetStore = Callable[[], Store]
-"""The store, or `StoreUnavailableError`."""
 OnUnavailable = Callable[[StoreUnavailableError], None]
 
 

@@ -41,10 +41,6 @@ class Report:
     latency: Histogram = field(default_factory=Histogram)
 
     @property
-    def requests_per_second(self) -> float:
-        return self.requests / self.seconds if self.seconds else 0.0
-
-    @property
     def messages_per_second(self) -> float:
         return self.messages / self.seconds if self.seconds else 0.0
 

@@ -11,7 +11,6 @@ from monarq.wire.paging import PageAnswer, PageQuery
 from monarq.wire.shown import NameFilter, PartitionIdText, TimeFilter
 
 Seq = Annotated[int, Meta(ge=1, le=2**53)]
-ArchivedSeq = Annotated[int, Meta(ge=0, le=2**53)]
 SeqsOfPartition = Annotated[
     list[Annotated[int, Meta(ge=1, le=2**53)]],
     Meta(

@@ -59,12 +59,6 @@ def counting(highest: float, in_words: Callable[[float], str] = wording.short_co
     return _from_zero(highest, step, in_words)
 
 
-def sharing(highest: float) -> Scale:
-    """From 0, for parts of a whole."""
-    top = min(max(highest, 0.01), 1.0)
-    return _from_zero(top, _nice_step(top), lambda value: f"{value * 100:g} %")
-
-
 def lasting(lowest: float, highest: float) -> Scale:
     """For durations; logarithmic if they differ much. `lowest` is the least that is not 0."""
     if lowest > 0 and highest / lowest >= _LOG_FROM:
