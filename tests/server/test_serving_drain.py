@@ -119,6 +119,47 @@ def test_a_lease_that_nobody_received_is_given_back_by_a_stop(start_server: Star
     assert answer.json["messages"][0]["attempts"] == 1
 
 
+def test_a_stop_under_load_leaves_no_lease_that_nobody_has(server: ServerProcess) -> None:
+    lanes = [f"p{number}" for number in range(60)]
+    items = [{"queue": "q", "payload": n, "partition": p} for p in lanes for n in range(150)]
+    assert server.post(PUSH, {"items": items}).status == 201
+    held: set[str] = set()
+    """Lanes that a client got and has not seen acked."""
+    acked = threading.Semaphore(0)
+
+    def consume() -> None:
+        with suppress(OSError, HTTPException):
+            while True:
+                answer = server.get("/api/v1/pop/queue/q?batch=1&wait=true&timeout=20000")
+                if answer.status != 200:
+                    return
+                [message] = answer.json["messages"]
+                held.add(message["partition"])
+                ack = {
+                    "transactionId": message["transactionId"],
+                    "partitionId": message["partitionId"],
+                    "leaseId": message["leaseId"],
+                }
+                if server.post("/api/v1/ack", ack).status != 200:
+                    return
+                held.remove(message["partition"])
+                acked.release()
+
+    with ThreadPoolExecutor(16) as pool:
+        consuming = [pool.submit(consume) for _ in range(16)]
+        for _ in range(100):
+            assert acked.acquire(timeout=30)
+        server.signal()
+        assert server.wait(60) == 0
+        for one in consuming:
+            one.result(30)
+    server.start()
+    available = set()
+    while (answer := server.get("/api/v1/pop/queue/q?batch=1")).status == 200:
+        available.add(answer.json["messages"][0]["partition"])
+    assert set(lanes) - available <= held
+
+
 @pytest.mark.parametrize("served_store", ["sqlite"], indirect=True)
 def test_a_stop_takes_no_longer_than_it_may(start_server: StartServer) -> None:
     server = start_server(drain_seconds=1)
