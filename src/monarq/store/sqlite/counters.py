@@ -45,7 +45,7 @@ on conflict (queue_id, group_id) do update set
 {", ".join(f"{column} = {column} + excluded.{column}" for column in COLUMNS)}
 """
 # Only where it is not so yet: to set it again would write a page of the index of what has changed.
-_CHANGE = "update counters set changed = 1 where queue_id = ? and group_id = ? and changed = 0"
+_CHANGE = "update counters set changed = 1 where queue_id = ? and group_id = 0 and changed = 0"
 _READ = f"select {', '.join(COLUMNS)} from counters where queue_id = ? and group_id = ?"
 
 Deltas = dict[tuple[int, int], dict[str, int]]
@@ -150,5 +150,5 @@ class Counters:
         ]
         if rows:
             self._db.executemany(_ADD, rows)
-            self._db.executemany(_CHANGE, [row[:2] for row in rows])
+            self._db.executemany(_CHANGE, [row[:1] for row in rows if row[1] == QUEUE])
         self._deltas.clear()
