@@ -1,14 +1,15 @@
 """How far ahead a worker leases: as many jobs as it begins in a moment, and no more.
 
 Without it the worker would have nothing to do while the next jobs are leased. What is leased ahead
-is nobody else's, so it must begin soon; going by the past it does, and if not, it is given back.
+is nobody else's, and has had an attempt if the worker is killed: so it is little and begins soon.
+That goes by the past; what does not begin after all is given back.
 """
 
 from __future__ import annotations
 
 #: Jobs are leased ahead that begin within this time.
-_AHEAD_SECONDS = 0.05
-_MOST_AHEAD = 1_000
+_AHEAD_SECONDS = 0.02
+_MOST_AHEAD = 500
 #: A shorter time says little of the pace.
 _MEASURED_SECONDS = 0.005
 
