@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
-from operator import attrgetter
 
 import asyncpg
 
 from monarq.crypto import Cipher
-from monarq.errors import (
-    AlreadyPushedError,
-    EncryptionKeyError,
-    InvalidRequestError,
-    MonarqError,
-    QueueFullError,
-    StoreUnavailableError,
-)
-from monarq.ids import message_id
-from monarq.model import Push, Pushed, PushItem, PushStatus, Queue, QueueKind
+from monarq.errors import AlreadyPushedError, InvalidRequestError, StoreUnavailableError
+from monarq.model import Push, Pushed, QueueKind
 from monarq.store.contract import Outcome
-from monarq.store.postgres.catalog import Catalog, make_partitions, make_queues
+from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedError, Work
 from monarq.store.postgres.push_arguments import Target, item_arguments, message_arguments
-from monarq.store.validation import (
-    PushShape,
-    check_commands,
-    check_mark,
-    check_ordered_item,
-    check_push,
-    check_work_item,
-)
+from monarq.store.postgres.push_batch import MissingError, PushBatch, already_pushed
+from monarq.store.validation import check_mark
 
 MAX_ROUNDS = 50
 _MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
@@ -41,288 +25,8 @@ _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
 _ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
 
 
-class _MissingError(Exception):
-    """A queue or partition that is pushed to does not exist yet."""
-
-
 class _TriedError(Exception):
     """A push that was only tried has come to its end, and is undone."""
-
-
-class PushBatch:
-    """Requests that are pushed together; what was learnt of them in earlier rounds."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        cipher: Cipher | None,
-        requests: Sequence[Push],
-        mark: str | None = None,
-    ) -> None:
-        self._catalog = catalog
-        self.cipher = cipher
-        self.requests = requests
-        self.mark = mark
-        self.outcomes: list[Outcome[list[Pushed]] | None] = [None] * len(requests)
-        self._known: dict[tuple[int, str], int] = {}
-        self._shapes: dict[int, PushShape] = {}
-        for index, request in enumerate(requests):
-            try:
-                self._shapes[index] = check_push(request)
-            except MonarqError as error:
-                self.outcomes[index] = error
-
-    @property
-    def has_valid(self) -> bool:
-        """Whether a request is well-formed, whatever became of it."""
-        return bool(self._shapes)
-
-    @property
-    def refused(self) -> list[int]:
-        """Well-formed requests that are refused, as far as is known."""
-        return [i for i in self._shapes if isinstance(self.outcomes[i], MonarqError)]
-
-    @property
-    def open(self) -> list[int]:
-        return [index for index, outcome in enumerate(self.outcomes) if outcome is None]
-
-    @property
-    def is_done(self) -> bool:
-        return None not in self.outcomes
-
-    async def targets(self, unit: Work | None = None) -> list[Target]:
-        """Where everything goes, sorted by partition id.
-
-        Queues and partitions that do not exist are made by `unit`, so that they are gone if it
-        comes to nothing; without one, `_MissingError` says that there are such.
-        """
-        queues = await self._queues(unit)
-        open_requests = self.open
-        keys = set().union(*(self._shapes[index].names for index in open_requests))
-        names: dict[str, set[str]] = {}
-        for queue, partition in keys:
-            names.setdefault(queue, set()).add(partition)
-        targets: dict[tuple[str, str], Target] = {}
-        for queue in sorted(names):
-            ids = await self._partition_ids(unit, queues[queue].id, names[queue])
-            for partition in names[queue]:
-                targets[queue, partition] = Target(queues[queue], partition, ids[partition])
-        for index in open_requests:
-            request, shape = self.requests[index], self._shapes[index]
-            if (
-                shape.place is not None
-                and self._is_whole(request, shape)
-                and targets[shape.place].add_whole(index, request.items, shape.ids)
-            ):
-                continue
-            for place, item in enumerate(request.items):
-                target = targets[item.queue, item.partition]
-                if item.transaction_id is None or (
-                    (target.partition_id, item.transaction_id) not in self._known
-                ):
-                    target.add(index, place, item)
-        return sorted(targets.values(), key=_partition_id)
-
-    def _is_whole(self, request: Push, shape: PushShape) -> bool:
-        """Whether all of its items are alike, and none is known to be there already."""
-        return not shape.ids or (not self._known and len(shape.ids) == len(request.items))
-
-    async def _queues(self, unit: Work | None) -> dict[str, Queue]:
-        """The queues of all open requests; those whose items do not fit them are answered."""
-        queues = await self._catalog.queues(self._queue_names(), unit)
-        found_good: set[tuple[int, bool]] = set()
-        for index in self.open:
-            kind = (id(self._shapes[index]), self.requests[index].commands)
-            if kind in found_good:
-                continue
-            try:
-                if self._check(index, queues):
-                    found_good.add(kind)
-            except MonarqError as error:
-                self.outcomes[index] = error
-        wanted = self._queue_names()
-        missing = wanted - queues.keys()
-        if missing:
-            if unit is None:
-                raise _MissingError
-            made = await make_queues(unit, self._labels(missing))
-            if any(queue.kind is not QueueKind.ORDERED for queue in made.values()):
-                raise RefusedError("stale", None)
-            queues |= made
-        return queues
-
-    def _labels(self, names: set[str]) -> dict[str, tuple[str, str]]:
-        """Namespace and task of queues that have to be made: what the first item says."""
-        labels: dict[str, tuple[str, str]] = {}
-        for index in self.open:
-            for item in self.requests[index].items:
-                if item.queue in names:
-                    labels.setdefault(item.queue, (item.namespace or "", item.task or ""))
-        return labels
-
-    async def _partition_ids(
-        self, unit: Work | None, queue_id: int, names: set[str]
-    ) -> dict[str, int]:
-        ids = await self._catalog.partition_ids(queue_id, names, unit)
-        if len(ids) < len(names):
-            if unit is None:
-                raise _MissingError
-            ids = await make_partitions(unit, queue_id, sorted(names))
-            if len(ids) < len(names):
-                raise RefusedError("stale", None)
-        return ids
-
-    def _queue_names(self) -> set[str]:
-        return {queue for index in self.open for queue, _ in self._shapes[index].names}
-
-    def _check(self, index: int, queues: dict[str, Queue]) -> bool:
-        """Refuse a request whose items are not what their queues take; a missing one is ordered.
-        Returns whether any other request of this shape is good too."""
-        shape = self._shapes[index]
-        known = [queues.get(queue) for queue, _ in shape.names]
-        for queue in known:
-            check_commands(queue, self.requests[index].commands)
-            if queue is not None and queue.options.encryption_enabled and self.cipher is None:
-                raise EncryptionKeyError(
-                    f"queue {queue.name!r} is encrypted, and this store was given no key"
-                )
-        all_ordered = all(queue is None or queue.kind is QueueKind.ORDERED for queue in known)
-        if all_ordered and not shape.has_work_fields:
-            return True
-        for item in self.requests[index].items:
-            queue = queues.get(item.queue)
-            if queue is None or queue.kind is QueueKind.ORDERED:
-                check_ordered_item(item)
-            else:
-                check_work_item(item)
-        return False
-
-    def learn(self, refusal: RefusedError, targets: Sequence[Target]) -> None:
-        """Take note of why a round was refused."""
-        if refusal.reason == "marked":
-            raise _already_pushed(self.mark)
-        if refusal.reason == "stale":
-            self._catalog.forget_all()
-        elif refusal.reason == "known":
-            for target, place, seq in refusal.detail:
-                item = targets[target - 1].items[place]
-                assert item.transaction_id is not None
-                self._known[targets[target - 1].partition_id, item.transaction_id] = seq
-        elif refusal.reason == "reserved":
-            for target, place in refusal.detail:
-                item = targets[target - 1].items[place]
-                self.outcomes[targets[target - 1].requests()[place]] = InvalidRequestError(
-                    f"transactionId {item.transaction_id!r} has the form of this partition's own "
-                    "ids and names no message that is kept: choose another"
-                )
-        else:
-            self._refuse_full(dict(refusal.detail), targets)
-
-    def _refuse_full(self, room: dict[int, int], targets: Sequence[Target]) -> None:
-        """Requests are taken in order while there is room for them."""
-        sizes: dict[int, dict[int, int]] = {}
-        for target in targets:
-            if target.queue.id in room:
-                for index, _, count in target.runs:
-                    counts = sizes.setdefault(index, {})
-                    counts[target.queue.id] = counts.get(target.queue.id, 0) + count
-        names = {target.queue.id: target.queue for target in targets}
-        for index in sorted(sizes):
-            full = [queue for queue, count in sizes[index].items() if count > room[queue]]
-            if full:
-                queue = names[full[0]]
-                self.outcomes[index] = QueueFullError(
-                    f"queue {queue.name!r} is full: it has room for {max(0, room[queue.id])} "
-                    f"of its maxSize of {queue.options.max_size}"
-                )
-            else:
-                for queue_id, count in sizes[index].items():
-                    room[queue_id] -= count
-
-    def finish(self, targets: Sequence[Target], first_seqs: dict[int, int]) -> None:
-        """All open requests were stored."""
-        in_parts: dict[int, list[Pushed | None]] = {}
-        for target in targets:
-            first = first_seqs.get(target.partition_id, 0)
-            pushed = _queued(target, first)
-            start = 0
-            for index, place, count in target.runs:
-                end = start + count
-                size = len(self.requests[index].items)
-                if count == size:
-                    self.outcomes[index] = pushed[start:end]
-                else:
-                    answers = in_parts.get(index) or in_parts.setdefault(index, [None] * size)
-                    answers[place : place + count] = pushed[start:end]
-                start = end
-            for index, place, nth in target.repeats or ():
-                item = self.requests[index].items[place]
-                answers = in_parts.setdefault(index, [None] * len(self.requests[index].items))
-                answers[place] = _duplicate(item, target.partition_id, first + nth)
-        for index in self.open:
-            answers = in_parts.get(index) or [None] * len(self.requests[index].items)
-            self._add_duplicates(index, answers, targets)
-            self.outcomes[index] = [answer for answer in answers if answer is not None]
-
-    def _add_duplicates(
-        self, index: int, answers: list[Pushed | None], targets: Sequence[Target]
-    ) -> None:
-        """Answer what was not sent because it was known to be there."""
-        if None not in answers:
-            return
-        partition_ids = {(t.queue.name, t.partition): t.partition_id for t in targets}
-        for place, item in enumerate(self.requests[index].items):
-            if answers[place] is None:
-                partition_id = partition_ids[item.queue, item.partition]
-                answers[place] = self._known_duplicate(item, partition_id)
-
-    def _known_duplicate(self, item: PushItem, partition_id: int) -> Pushed:
-        assert item.transaction_id is not None
-        return _duplicate(item, partition_id, self._known[partition_id, item.transaction_id])
-
-
-_partition_id = attrgetter("partition_id")
-
-
-def _queued(target: Target, first_seq: int) -> list[Pushed]:
-    partition_id = target.partition_id
-    if len(target.items) == 1:
-        [item] = target.items
-        own = item.transaction_id or f"{partition_id}-{first_seq}"
-        queue = target.queue.name
-        return [Pushed(PushStatus.QUEUED, queue, partition_id, first_seq, own, item.trace_id)]
-    seqs = range(first_seq, first_seq + len(target.items))
-    if not target.by_id:
-        ids = [f"{partition_id}-{seq}" for seq in seqs]
-    else:
-        given = zip(seqs, target.ids(), strict=True)
-        ids = [own or f"{partition_id}-{seq}" for seq, own in given]
-    return list(
-        map(
-            Pushed,
-            repeat(PushStatus.QUEUED),
-            repeat(target.queue.name),
-            repeat(partition_id),
-            seqs,
-            ids,
-            [item.trace_id for item in target.items],
-        )
-    )
-
-
-def _duplicate(item: PushItem, partition_id: int, seq: int) -> Pushed:
-    return Pushed(
-        PushStatus.DUPLICATE,
-        item.queue,
-        partition_id,
-        seq,
-        item.transaction_id or message_id(partition_id, seq),
-        item.trace_id,
-    )
-
-
-def _already_pushed(mark: str | None) -> AlreadyPushedError:
-    return AlreadyPushedError(f"the push with the mark {mark!r} was stored before")
 
 
 async def push(
@@ -362,7 +66,7 @@ async def _push(
             batch.outcomes[index] = error or batch.outcomes[index]
         await push_batch(database, batch)
     if mark is not None and await _is_repeat(database, batch, mark):
-        raise _already_pushed(mark)
+        raise already_pushed(mark)
     return [outcome for outcome in batch.outcomes if outcome is not None]
 
 
@@ -421,7 +125,7 @@ async def _push_existing(database: Database, batch: PushBatch) -> bool:
             first_seqs = {}
             await _keep_mark(database, batch)
         batch.finish(targets, first_seqs)
-    except _MissingError:
+    except MissingError:
         return False
     except RefusedError as refusal:
         batch.learn(refusal, refused(refusal, targets))

@@ -15,14 +15,9 @@ from monarq.store.postgres.ack_parts import fault
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import LOST_A_DEADLOCK, Database, RefusedError, Work
 from monarq.store.postgres.foreign import ForeignWork
-from monarq.store.postgres.push import (
-    MAX_ROUNDS,
-    PushBatch,
-    by_kind,
-    refused,
-    store_targets,
-)
+from monarq.store.postgres.push import MAX_ROUNDS, by_kind, refused, store_targets
 from monarq.store.postgres.push_arguments import Target
+from monarq.store.postgres.push_batch import PushBatch
 from monarq.store.validation import check_transaction
 
 _LEASE_STATE = """
