@@ -1,15 +1,12 @@
-"""Pop: many requests in one call a kind, and the segments that come back made into messages."""
+"""Pop: finds where each request may look, and asks for many in one call a kind."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import structs
-
 from monarq.clock import micros
-from monarq.crypto import SEALED, Cipher, open_payload
+from monarq.crypto import Cipher
 from monarq.errors import EncryptionKeyError, InvalidRequestError, MonarqError
 from monarq.ids import lease_id, new_lease_tokens
 from monarq.model import (
@@ -24,13 +21,12 @@ from monarq.model import (
     QueueKind,
     StartFrom,
 )
-from monarq.store import segments
 from monarq.store.contract import Outcome
-from monarq.store.message_list import MessageList, MessageRun
 from monarq.store.postgres import acks
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.postgres.groups import join_labels, join_queue
+from monarq.store.postgres.popped_rows import item_of, messages_of, popped
 from monarq.store.validation import check_pop
 
 _MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
@@ -269,18 +265,18 @@ class Popper:
         try:
             if queue is not None and queue.kind is QueueKind.WORK:
                 self._catalog.learn_partition(rows[0]["partition_id"], DEFAULT_PARTITION, queue)
-                messages = [_item(row, queue.name, self._cipher) for row in rows]
+                messages = [item_of(row, queue.name, self._cipher) for row in rows]
             elif queue is not None and self._learn(queue, rows):
-                messages = _messages(rows, [queue.name] * len(rows), self._cipher)
+                messages = messages_of(rows, [queue.name] * len(rows), self._cipher)
             else:
                 facts = await self._catalog.facts([row["partition_id"] for row in rows], unit)
                 names = [facts[row["partition_id"]].queue for row in rows]
-                messages = _messages(rows, names, self._cipher)
+                messages = messages_of(rows, names, self._cipher)
         except MonarqError as error:
             if not want.may_be_sealed:
                 await self._give_back(want, rows[0]["lease_no"])
             return error
-        return _popped(want, rows[0], messages)
+        return popped(rows[0], want.token, messages)
 
     def _learn(self, queue: Queue, rows: list[Any]) -> bool:
         """Keep what acks will want to know; False if not all is of this queue."""
@@ -338,76 +334,3 @@ def _check_work_pop(request: Pop) -> None:
 
 def _lease_micros(request: Pop) -> int | None:
     return None if request.lease_seconds is None else micros(request.lease_seconds)
-
-
-def _popped(want: _Wanted, row: Any, messages: Sequence[Message]) -> Popped:
-    if row["lease_no"] is None:
-        return Popped(messages=messages, next_at=row["next_at"])
-    return Popped(
-        messages=messages,
-        lease_id=lease_id(row["lease_no"], want.token),
-        lease_until=row["lease_until"],
-        next_at=row["next_at"],
-    )
-
-
-def _messages(
-    rows: Sequence[Any], queues: Sequence[str], cipher: Cipher | None
-) -> Sequence[Message]:
-    """The messages of some (cut) segments; made later, where they are delivered as they are."""
-    runs = [_run(row, queue, cipher) for row, queue in zip(rows, queues, strict=True)]
-    if not any(row["marks"] for row in rows):
-        return MessageList(runs)
-    return [
-        message
-        for row, run in zip(rows, runs, strict=True)
-        for message in _marked(run.messages(), row["marks"])
-    ]
-
-
-def _run(row: Any, queue: str, cipher: Cipher | None) -> MessageRun:
-    (_, _, _, _, _, partition_id, partition, _, seq, count, created_at, data, offsets, ids, traces,
-     producers, headers) = row  # fmt: skip
-    # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
-    if SEALED in data:
-        payloads = segments.unpack(data, segments.from_bytes(offsets))
-        data, offsets = segments.pack([open_payload(payload, cipher) for payload in payloads])
-    if headers is not None:
-        headers = [one and one.encode() for one in headers]
-    return MessageRun(
-        queue, partition, partition_id, seq, count, created_at, data, offsets, ids, traces,
-        producers, headers,
-    )  # fmt: skip
-
-
-def _marked(messages: Iterable[Message], marks: str | None) -> Iterable[Message]:
-    """With the deliveries that each has had, without those that are not meant."""
-    if marks is None:
-        return messages
-    known = json.loads(marks)
-    attempts = dict(zip(known["seqs"], known["attempts"], strict=True))
-    return [
-        structs.replace(message, attempts=attempts[message.seq])
-        for message in messages
-        if message.seq in attempts
-    ]
-
-
-def _item(row: Any, queue: str, cipher: Cipher | None) -> Message:
-    (_, _, _, _, _, partition_id, seq, payload, transaction_id, trace_id, producer, headers,
-     created_at, attempts, priority, max_attempts) = row  # fmt: skip
-    return Message(
-        queue=queue,
-        partition=DEFAULT_PARTITION,
-        partition_id=partition_id,
-        seq=seq,
-        transaction_id=transaction_id or f"{partition_id}-{seq}",
-        payload=open_payload(payload, cipher),
-        created_at=created_at,
-        attempts=attempts,
-        trace_id=trace_id,
-        producer=producer,
-        headers=headers and headers.encode(),
-        priority=priority,
-        max_attempts=max_attempts,
-    )

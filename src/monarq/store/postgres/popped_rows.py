@@ -1,0 +1,89 @@
+"""What a pop brought: the rows of its procedures made into messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from monarq.crypto import SEALED, Cipher, open_payload
+from monarq.ids import lease_id
+from monarq.model import DEFAULT_PARTITION, Message, Popped
+from monarq.store import segments
+from monarq.store.message_list import MessageList, MessageRun
+
+
+def popped(row: Any, token: str, messages: Sequence[Message]) -> Popped:
+    """The answer to one request; `row` is any of its own."""
+    if row["lease_no"] is None:
+        return Popped(messages=messages, next_at=row["next_at"])
+    return Popped(
+        messages=messages,
+        lease_id=lease_id(row["lease_no"], token),
+        lease_until=row["lease_until"],
+        next_at=row["next_at"],
+    )
+
+
+def messages_of(
+    rows: Sequence[Any], queues: Sequence[str], cipher: Cipher | None
+) -> Sequence[Message]:
+    """The messages of some (cut) segments; made later, where they are delivered as they are."""
+    runs = [_run(row, queue, cipher) for row, queue in zip(rows, queues, strict=True)]
+    if not any(row["marks"] for row in rows):
+        return MessageList(runs)
+    return [
+        message
+        for row, run in zip(rows, runs, strict=True)
+        for message in _marked(run.messages(), row["marks"])
+    ]
+
+
+def _run(row: Any, queue: str, cipher: Cipher | None) -> MessageRun:
+    (_, _, _, _, _, partition_id, partition, _, seq, count, created_at, data, offsets, ids, traces,
+     producers, headers) = row  # fmt: skip
+    # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
+    if SEALED in data:
+        payloads = segments.unpack(data, segments.from_bytes(offsets))
+        data, offsets = segments.pack([open_payload(payload, cipher) for payload in payloads])
+    if headers is not None:
+        headers = [one and one.encode() for one in headers]
+    return MessageRun(
+        queue, partition, partition_id, seq, count, created_at, data, offsets, ids, traces,
+        producers, headers,
+    )  # fmt: skip
+
+
+def _marked(messages: Iterable[Message], marks: str | None) -> Iterable[Message]:
+    """With the deliveries that each has had, without those that are not meant."""
+    if marks is None:
+        return messages
+    known = json.loads(marks)
+    attempts = dict(zip(known["seqs"], known["attempts"], strict=True))
+    return [
+        structs.replace(message, attempts=attempts[message.seq])
+        for message in messages
+        if message.seq in attempts
+    ]
+
+
+def item_of(row: Any, queue: str, cipher: Cipher | None) -> Message:
+    (_, _, _, _, _, partition_id, seq, payload, transaction_id, trace_id, producer, headers,
+     created_at, attempts, priority, max_attempts) = row  # fmt: skip
+    return Message(
+        queue=queue,
+        partition=DEFAULT_PARTITION,
+        partition_id=partition_id,
+        seq=seq,
+        transaction_id=transaction_id or f"{partition_id}-{seq}",
+        payload=open_payload(payload, cipher),
+        created_at=created_at,
+        attempts=attempts,
+        trace_id=trace_id,
+        producer=producer,
+        headers=headers and headers.encode(),
+        priority=priority,
+        max_attempts=max_attempts,
+    )
