@@ -313,6 +313,23 @@ async def test_every_hot_call_reads_only_what_it_is_asked_for(session: Session, 
     await call(session)
 
 
+@pytest.mark.parametrize("server", POSTGRES_NAMES)
+async def test_acks_read_only_their_items_though_none_was_leased_when_statistics_were_made(
+    server: str, postgres_servers: Mapping[str, str]
+) -> None:
+    async with fresh_database(postgres_servers[server]) as dsn, opened(dsn) as session:
+        await session.store.configure("jobs", kind=QueueKind.WORK)
+        good(await session.store.push([Push([PushItem("jobs", b"1")] * 5_000)]))
+        answers = await popped(session, [Pop(queue="jobs", batch=1_000)])
+        good(await session.store.ack(acks(answers)))
+        connection = await asyncpg.connect(dsn)
+        await connection.execute("vacuum analyze")
+        await connection.close()
+        answers = await popped(session, [Pop(queue="jobs", batch=4_000)])
+        async with session.reads(10):
+            good(await session.store.ack(acks(answers)[:10]))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "call" in metafunc.fixturenames:
         metafunc.parametrize("call", CALLS, ids=lambda call: call.__name__)

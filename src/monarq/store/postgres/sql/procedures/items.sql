@@ -466,14 +466,21 @@ begin
             update monarq.items it set state = 'done', finished_at = v_now, due_at = null,
                 ended_lease_no = it.lease_no, ended_answered = true, lease_no = null, error = null
             from (
-                select * from unnest(a_partition, v_seqs, a_lease, a_token, a_status, a_error,
+                select held.row, a.place, a.error, a.result
+                from unnest(a_partition, v_seqs, a_lease, a_token, a_status, a_error,
                         a_result) with ordinality
                     as a (partition_id, seq, lease_no, token, status, error, result, place)
-                where status = 0
-                order by partition_id, seq
+                -- By their key, then their place: the index of leases would seem better while few
+                -- are known, and be read from end to end. One that changes meanwhile is left.
+                cross join lateral (
+                    select ctid as row, lease_no, lease_token, due_at from monarq.items
+                    where partition_id = a.partition_id and seq = a.seq offset 0
+                ) as held
+                where a.status = 0 and held.lease_no = a.lease_no and held.lease_token = a.token
+                    and held.due_at > v_now
+                order by a.partition_id, a.seq
             ) as a
-            where it.partition_id = a.partition_id and it.seq = a.seq
-                and it.lease_no = a.lease_no and it.lease_token = a.token and it.due_at > v_now
+            where it.ctid = a.row
             returning it.queue_id, it.partition_id, it.seq, it.attempts, it.leased_at, it.consumer,
                 a.place, a.error, a.result
         ), logged as (
