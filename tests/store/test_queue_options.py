@@ -468,6 +468,37 @@ async def test_what_every_group_consumed_goes_earlier(store: Store, clock: Manua
     assert await stored_payloads(store, "q") == []
 
 
+async def test_the_rest_of_a_push_that_was_consumed_in_part_is_kept_and_delivered(
+    store: Store, clock: ManualClock
+) -> None:
+    await store.configure(
+        "q", options={"retentionSeconds": 100_000, "completedRetentionSeconds": 100}
+    )
+    await push_items(store, *(PushItem("q", b"%d" % number) for number in range(1, 11)))
+    popped = await pop(store, "q", 4)
+    await ack_all(store, popped)
+    for _ in range(3):
+        clock.advance(200)
+        await let_time_work(store)
+    assert await seqs(store, "q") == [5, 6, 7, 8, 9, 10]
+
+
+async def test_a_look_just_before_its_time_leaves_a_message_alone(
+    store: Store, clock: ManualClock
+) -> None:
+    """What is consumed goes sooner, so that it is looked at more often than its own time says."""
+    await store.configure("q", options={"retentionSeconds": 100, "completedRetentionSeconds": 10})
+    await push(store, "q", b"1")
+    await store.subscribe("idle", StartFrom.ALL, queue="q")
+    clock.advance(9.999999)
+    for _ in range(10):
+        await let_time_work(store)
+        assert await stored_payloads(store, "q") == [b"1"]
+        clock.advance(10)
+    await let_time_work(store)
+    assert await stored_payloads(store, "q") == []
+
+
 async def test_without_a_group_nothing_is_consumed(store: Store, clock: ManualClock) -> None:
     await store.configure("q", options={"retentionSeconds": 0, "completedRetentionSeconds": 100})
     await push(store, "q", b"1")
