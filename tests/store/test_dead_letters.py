@@ -113,6 +113,39 @@ async def test_each_filter_picks_what_matches_and_all_given_must(
         assert await store.count_dead_letters(which) == len(expected), which
 
 
+async def test_a_dead_letter_says_why_also_if_its_consumer_did_not(store: Store) -> None:
+    await store.configure("q", options={"retryLimit": 0})
+    await store.configure("w", kind=WORK, options={"maxAttempts": 1})
+    for queue in ("q", "w"):
+        for status in (FAILED, DEAD):
+            await push(store, queue)
+            message, lease = await pop_one(store, queue)
+            await ack(store, message, lease, status)
+        letters = await dead_letters(store, queue=queue)
+        assert [letter.error for letter in reversed(letters)] == [
+            "failed without an error",
+            "given up by its consumer",
+        ]
+    assert {letter.error for letter in await dead_letters(store)} == {
+        error.error for error in await store.dead_letter_errors(EVERY_DEAD_LETTER)
+    }
+
+
+async def test_an_item_that_dies_without_a_word_keeps_its_last_error(
+    store: Store, clock: ManualClock
+) -> None:
+    await store.configure("w", kind=WORK, options={"maxAttempts": 2, "backoffBase": 1})
+    await push(store, "w")
+    message, lease = await pop_one(store, "w")
+    await ack(store, message, lease, FAILED, error="the disk is full")
+    clock.advance(2)
+    message, lease = await pop_one(store, "w")
+    await ack(store, message, lease, FAILED)
+    [letter] = await dead_letters(store)
+    assert letter.error == "the disk is full"
+    assert (await store.get_item(message.id)).error == "the disk is full"
+
+
 async def test_purge_removes_what_matches_and_nothing_else(store: Store) -> None:
     for n in range(4):
         await bury(store, f"q{n % 2}", b"%d" % n)

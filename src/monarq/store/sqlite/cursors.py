@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from monarq.clock import MILLISECOND
 from monarq.ids import lease_id
 from monarq.model import Ack, AckStatus
-from monarq.store.sqlite.deaths import Death
+from monarq.store.sqlite.deaths import Death, last_words
 from monarq.store.sqlite.delivery_log import DeliveryLog, write_log
 
 if TYPE_CHECKING:
@@ -266,19 +266,18 @@ class Cursor:
             self.resolve(session, seq)
             self._completed += 1
             return False
-        error = request.error or ""
         if request.error is not None:
             log.error = request.error
         if request.status is AckStatus.DEAD:
             log.dead += 1
-            self.die(session, seq, self.attempts(session, seq) + 1, error)
+            self.die(session, seq, self.attempts(session, seq) + 1, last_words(request))
             return True
         if request.status is AckStatus.RELEASE:
             log.released += 1
             mark = self.mark(session, seq)
             mark.answered, mark.retry_at = self.lease_no, None
             return False
-        if self.count_failure(session, seq, error):
+        if self.count_failure(session, seq, last_words(request)):
             log.dead += 1
             return True
         log.failed += 1

@@ -12,7 +12,7 @@ import msgspec
 
 from monarq.crypto import SEALED
 from monarq.ids import message_id, parse_message_id
-from monarq.model import Queue
+from monarq.model import Ack, AckStatus, Queue
 from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.appending import Appender, NewItem, NewMessage
 
@@ -57,6 +57,16 @@ class Remains(NamedTuple):
     payload: bytes
     """As it is kept."""
     priority: int | None = None
+
+
+def last_words(request: Ack, said_before: str | None = None) -> str:
+    """The error of what an ack kills: a dead letter says something, whatever its consumer said."""
+    for said in (request.error, said_before):
+        if said is not None:
+            return said
+    if request.status is AckStatus.DEAD:
+        return "given up by its consumer"
+    return "failed without an error"
 
 
 def bury_all(session: Session) -> None:

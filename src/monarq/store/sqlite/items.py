@@ -13,11 +13,11 @@ from monarq.clock import SECOND, micros
 from monarq.ids import lease_id, message_id, parse_message_id
 from monarq.model import DEFAULT_PARTITION, Ack, AckStatus, AttemptOutcome, ItemState, Queue
 from monarq.store.sqlite.cursors import ANSWERED, EXPIRED
-from monarq.store.sqlite.deaths import Remains, bury_item
+from monarq.store.sqlite.deaths import Remains, bury_item, last_words
 from monarq.store.sqlite.session import Session
 
 LEASE_RAN_OUT = "the lease expired without an answer"
-TOO_OLD = "older than expireTimeout"
+TOO_OLD = "expired before it was done"
 _LONGEST_BACKOFF = 10 * 365 * 86_400.0
 
 _COLUMNS = (
@@ -276,7 +276,7 @@ def answer(session: Session, queue: Queue, item: WorkItem, request: Ack) -> bool
     if status is not AckStatus.DEAD:
         session.counters.add(queue.id, failed=1)
     if status is AckStatus.DEAD or item.attempts >= item.max_attempts:
-        kill(session, queue, item, was, error or "")
+        kill(session, queue, item, was, last_words(request, item.error))
         return True
     if status is AckStatus.RETRY:
         go_to_tail(session, item)
