@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from monarq.errors import ForbiddenError
 from monarq.model import Record
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.paging import collect, paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.server.watch.workers import STOP_KIND
 from monarq.times import iso, iso_or_none
 from monarq.wire.paging import PageQuery
 from monarq.wire.records import RecordBody, RecordDeleted, RecordRow, RecordsAnswer
@@ -36,6 +38,9 @@ async def get_record(service: Service, request: Request) -> Response:
 
 async def put_record(service: Service, request: Request) -> Response:
     body: RecordBody = request.body
+    role = request.principal.role
+    if request.path["kind"] == STOP_KIND and role in (Role.READ, Role.WRITE):
+        raise ForbiddenError(f"to stop a worker needs the role {Role.JOBS}, not {role}")
     record = await service.broker.store.put_record(
         request.path["kind"],
         request.path["key"],
