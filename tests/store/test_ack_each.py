@@ -4,9 +4,10 @@ they are in order and where not, whoever popped them."""
 import pytest
 from msgspec import structs
 
+from monarq.clock import SECOND, ManualClock
 from monarq.model import Ack, AckStatus, PushItem
 from monarq.store import Store
-from tests.store.calls import code_of, pop, push_items
+from tests.store.calls import code_of, pop, push_items, seqs
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import numbers, stats
 
@@ -164,3 +165,33 @@ async def test_ids_that_are_not_there_and_leases_that_are_not_fail_each(store: S
     ]
     assert {code_of(answer) for answer in await store.ack(no_lease)} <= {"lease_unknown"}
     assert [code_of(answer) for answer in await store.ack(acks)] == [None] * 4
+
+
+async def test_what_is_next_under_many_leases_is_judged_for_each_by_itself(
+    store: Store, clock: ManualClock
+) -> None:
+    """All of one lease, the beginning of another, one that ran out, and one of another group, each
+    acked in order and all in one call."""
+    for partition in "abcd":
+        await push_named(store, partition, 3, every=100)
+    late = [
+        Ack(
+            transaction_id=message.transaction_id,
+            partition_id=message.partition_id,
+            lease_id=popped.lease_id,
+        )
+        for popped in [await pop(store, "q", 3, partition="c", lease_seconds=1)]
+        for message in popped.messages
+    ]
+    clock.advance(2 * SECOND)
+    whole, begun = await acks_of(store, "a"), await acks_of(store, "b")
+    foreign = [structs.replace(ack, group="other") for ack in await acks_of(store, "d")]
+    answers = await store.ack([*late, *foreign, *begun[:2], *whole])
+    codes = [code_of(answer) for answer in answers]
+    assert codes == ["lease_expired"] * 3 + ["lease_foreign"] * 3 + [None] * 5
+    assert [answer.lease_released for answer in answers[6:]] == [False] * 4 + [True]  # type: ignore[union-attr]
+    assert (await stats(store, "q")).completed == 5
+    rest = await store.ack(begun[2:])
+    assert [answer.lease_released for answer in rest] == [True]  # type: ignore[union-attr]
+    assert await seqs(store, "q", partition="c") == [1, 2, 3]
+    assert await seqs(store, "q", partition="b") == []

@@ -17,6 +17,7 @@ from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import check_common_name
 
 _MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+_RUNS = "select * from monarq.complete_runs($1, $2, $3, $4, $5, $6, $7)"
 _FEW = 2
 _KIND = attrgetter("status", "partition_id", "lease_id", "group", "error", "retry_at", "result")
 
@@ -86,19 +87,14 @@ async def complete_runs(
     unit: Database | Work, catalog: Catalog, runs: list[RunInLine]
 ) -> list[Outcome[Acked]]:
     rows = await unit.fetch(
-        _MESSAGES,
+        _RUNS,
         unit.now(),
         [run.partition_id for run in runs],
         [run.group for run in runs],
         [run.lease[0] for run in runs],
         [run.lease[1] for run in runs],
-        list(range(1, len(runs) + 1)),
         [run.first_seq for run in runs],
         [run.first_seq + len(run.ids) - 1 for run in runs],
-        None,
-        [STATUS[AckStatus.COMPLETED]] * len(runs),
-        [None] * len(runs),
-        [None] * len(runs),
     )
     by_start: dict[int, list[Outcome[Acked]]] = {}
     for entry, faults, _, _, ends in rows:

@@ -467,9 +467,7 @@ declare
     o_request integer[];
     o_lease bigint[];
     o_until bigint[];
-    o_queue bigint[];
     o_partition bigint[];
-    o_name text[];
     o_first bigint[];
     o_last bigint[];
     o_marks json[];
@@ -521,16 +519,12 @@ begin
                 where s.partition_id = v_one.partition_id and s.first_seq = v_one.first_seq;
                 v_request := v_request + 1;
             elsif v_one.partition_id is not null then
-                o_request := o_request || v_request;
-                o_lease := o_lease || v_one.lease_no;
-                o_until := o_until || v_one.until;
-                o_queue := o_queue || q.id;
-                o_partition := o_partition || v_one.partition_id;
-                o_name := o_name || v_one.name;
-                o_first := o_first || v_one.first_seq;
-                o_last := o_last || v_one.last_seq;
-                o_marks := o_marks || null::json;
-                o_next := o_next || null::bigint;
+                return query
+                select v_request, v_one.lease_no, v_one.until, null::bigint, q.id,
+                    v_one.partition_id, v_one.name, null::json, s.*
+                from monarq.messages_between(
+                    v_one.partition_id, v_one.first_seq, v_one.last_seq) as s
+                order by s.seq;
                 v_request := v_request + 1;
             end if;
         end if;
@@ -629,9 +623,7 @@ begin
             o_lease := o_lease
                 || array_fill(v_got.lease_no, array[cardinality(v_got.partition_ids)]);
             o_until := o_until || v_got.untils;
-            o_queue := o_queue || array_fill(null::bigint, array[cardinality(v_got.partition_ids)]);
             o_partition := o_partition || v_got.partition_ids;
-            o_name := o_name || array_fill(null::text, array[cardinality(v_got.partition_ids)]);
             o_first := o_first || v_got.first_seqs;
             o_last := o_last || v_got.last_seqs;
             o_marks := o_marks || v_got.marks;
@@ -656,15 +648,13 @@ begin
 
     return query
     select o.request, o.lease, case when o.lease is not null then o.until end, o.next_at,
-        coalesce(o.queue_id, p.queue_id), o.partition_id, coalesce(o.name, p.name), o.marks, s.*
-    from unnest(o_request, o_lease, o_until, o_queue, o_partition, o_name, o_first, o_last, o_marks,
-            o_next)
-        with ordinality as o (request, lease, until, queue_id, partition_id, name, first_seq,
-            last_seq, marks, next_at, place)
-    left join lateral (
-        select queue_id, name from monarq.partitions
-        where o.name is null and id = o.partition_id offset 0
-    ) as p on true
+        p.queue_id, o.partition_id, p.name, o.marks, s.*
+    from unnest(o_request, o_lease, o_until, o_partition, o_first, o_last, o_marks, o_next)
+        with ordinality as o (request, lease, until, partition_id, first_seq, last_seq, marks,
+            next_at, place)
+    cross join lateral (
+        select queue_id, name from monarq.partitions where id = o.partition_id offset 0
+    ) as p
     cross join lateral monarq.messages_between(o.partition_id, o.first_seq, o.last_seq) as s
     order by o.place, s.seq;
 end
