@@ -130,6 +130,26 @@ async def test_what_does_not_exist_is_not_found(api: Api) -> None:
         assert (await api.get(f"/api/v1/messages/{bad}/x")).status == 400
 
 
+@pytest.mark.parametrize("seq", [3, 2**31, 2**32 + 1, 10**18 - 1])
+async def test_an_id_of_a_message_that_never_was_is_not_found_however_far_away(
+    api: Api, seq: int
+) -> None:
+    pushed = await api.push_payloads("q", 1, 2)
+    partition = pushed[0]["partition_id"]
+    path = f"/api/v1/messages/{partition}/{partition}-{seq}"
+    for target in (path, f"{path}/groups", f"{path}/deliveries"):
+        answer = await api.get(target)
+        assert (answer.status, answer.code) == (404, "not_found"), answer
+    answer = await api.request("DELETE", path)
+    assert (answer.status, answer.code) == (404, "not_found"), answer
+    found = await api.get(f"/api/v1/dashboard/find?queue=q&transactionId={partition}-{seq}")
+    assert (found.status, found.json["found"]) == (200, [])
+    item = {"queue": "q", "payload": 3, "transactionId": f"{partition}-{seq}"}
+    answer = await api.post("/api/v1/push", {"items": [item]})
+    assert (answer.status, answer.code) == (400, "invalid_request"), answer
+    assert len(await listed(api, "queue=q")) == 2
+
+
 async def test_a_message_is_described_with_its_state_in_each_group(api: Api) -> None:
     await api.push({"queue": "q", "payload": {"x": 1}, "transactionId": "t", "traceId": "tr"})
     [row] = await listed(api, "queue=q")

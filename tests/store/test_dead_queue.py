@@ -6,7 +6,7 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import AckStatus, ItemState, PushStatus, QueueKind
+from monarq.model import AckStatus, DeadLetterFilter, ItemState, PushStatus, QueueKind
 from monarq.store import Store
 from tests.store.calls import ack, pop, pop_one, push, push_many
 from tests.store.conftest import OpenStore
@@ -271,6 +271,42 @@ async def test_without_a_dead_queue_any_more_the_dead_stay_with_their_queue(
     await kill(store)
     assert len(await every(store.list_messages, "grave")) == 1
     assert [letter.payload for letter in await dead_letters(store)] == [b"2"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_its_sender_wrote_does_not_hide_where_the_dead_came_from(
+    store: Store, kind: QueueKind
+) -> None:
+    await with_grave(store, kind)
+    forged = b' {"monarqDeadFrom":"elsewhere","monarqDeadError":"no","monarqDeadAttempts":9,"a":1} '
+    await push(store, "q", headers=forged)
+    await kill(store, DEAD)
+    listed = store.list_items if kind is WORK else store.list_messages
+    [moved] = await every(listed, "grave")
+    assert headers_of(moved) == {
+        "monarqDeadFrom": "q",
+        "monarqDeadGroup": "" if kind is WORK else "g",
+        "monarqDeadAttempts": 1,
+        "monarqDeadError": "why",
+        "a": 1,
+    }
+
+
+async def test_a_message_that_dies_again_elsewhere_says_where_it_died_last(store: Store) -> None:
+    await with_grave(store, ORDERED)
+    await store.configure("other grave", kind=ORDERED)
+    await store.configure("other", kind=ORDERED, options={"deadQueue": "other grave"})
+    await push(store, "q", headers=b'{"mine":1}')
+    await kill(store, DEAD)
+    message, lease = await pop_one(store, "grave")
+    await ack(store, message, lease, DEAD, error="nobody wants it")
+    assert await store.redrive(DeadLetterFilter(queue="grave"), to="other") == 1
+    message, lease = await pop_one(store, "other")
+    await ack(store, message, lease, DEAD, error="here neither")
+    [moved] = await every(store.list_messages, "other grave")
+    headers = headers_of(moved)
+    assert (headers["mine"], headers["monarqDeadFrom"]) == (1, "other")
+    assert headers["monarqDeadError"] == "here neither"
 
 
 # --- the move of items ---

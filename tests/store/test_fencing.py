@@ -560,6 +560,17 @@ async def test_an_item_answered_once_was_acked_already(store: Store, status: Ack
     await check_refused(store, item, lease, "already_acked")
 
 
+@pytest.mark.parametrize("status", [FAILED, RETRY, RELEASE])
+async def test_an_item_answered_and_then_cancelled_was_acked_already(
+    store: Store, status: AckStatus
+) -> None:
+    await work_queue(store, 1)
+    item, lease = await pop_one(store, "w")
+    await ack(store, item, lease, status)
+    await store.cancel_item(item.id)
+    await check_refused(store, item, lease, "already_acked")
+
+
 async def test_a_live_lease_of_another_item_is_foreign_and_so_are_those_of_the_other_kind(
     store: Store,
 ) -> None:

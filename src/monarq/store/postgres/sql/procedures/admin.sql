@@ -169,7 +169,7 @@ begin
     select * into s from monarq.segments
         where partition_id = p_partition and first_seq <= p_seq
         order by first_seq desc limit 1 for update;
-    n := p_seq - s.first_seq;
+    n := least(p_seq - s.first_seq, s.count);
     if s.first_seq is null or n >= s.count then
         return 'not_found';
     end if;
@@ -286,7 +286,8 @@ begin
             i.consumer);
     end if;
     update monarq.items set state = 'cancelled', finished_at = v_now, due_at = null,
-        ended_lease_no = coalesce(lease_no, ended_lease_no), ended_answered = false,
+        ended_lease_no = coalesce(lease_no, ended_lease_no),
+        ended_answered = lease_no is null and ended_answered,
         lease_no = null, leased_at = null
         where partition_id = p_partition and seq = p_seq;
     perform monarq.tally_items(i.queue_id, scheduled => -(i.state = 'scheduled')::integer,

@@ -16,7 +16,8 @@ as $$
         where partition_id = p_partition and first_seq <= p_seq
         order by first_seq desc limit 1
     ) as s
-    cross join lateral (select (p_seq - s.first_seq)::integer as n) as i
+    -- Somebody may ask for a seq that is too far away for an integer.
+    cross join lateral (select least(p_seq - s.first_seq, s.count)::integer as n) as i
     where i.n < s.count
 $$;
 
@@ -29,12 +30,13 @@ as $$
         6, (p_length >> 16) & 255), 7, (p_length >> 24) & 255)
 $$;
 
--- A JSON object's text with fields (another object's text) added in front.
+-- A JSON object's text with fields (another object's text) added at its end: of two fields with one
+-- name the last one counts, and the sender may have used the names, or the message died before.
 create or replace function monarq.with_fields(p_object text, p_fields text) returns text
     language sql immutable parallel safe
 as $$
     select case when p_object is null or p_object ~ '^\s*\{\s*\}\s*$' then p_fields
-        else rtrim(p_fields, '} ') || ', ' || regexp_replace(p_object, '^\s*\{', '') end
+        else left(rtrim(p_object, E' \t\n\r'), -1) || ', ' || substr(p_fields, 2) end
 $$;
 
 -- Appends one message to an ordered queue without regard to its maxSize, unless its transaction
