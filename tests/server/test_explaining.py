@@ -14,7 +14,7 @@ ROUTE = {(route.method, route.path): route for route in ROUTES}
     [
         ("push", "", "items is missing"),
         ("push", "[]", "the body must be an object, not an array"),
-        ("push", '{"queue": "q"}', "there is no field 'queue'; there are items, bufferMs"),
+        ("push", '{"queues": "q"}', "there is no field 'queues'; there are items, queue"),
         ("push", '{"items": [{"queue": "q"}]}', "items[0]: payload is missing"),
         ("push", '{"items": [{"queue": 3, "payload": 1}]}', "items[0].queue must be text, not a"),
         (

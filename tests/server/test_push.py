@@ -46,6 +46,37 @@ async def test_a_duplicate_is_answered_with_the_ids_of_the_first_and_not_stored(
     assert await api.data("q") == ["first", "third"]
 
 
+async def test_items_without_a_queue_or_partition_go_where_the_body_says(api: Api) -> None:
+    items = [{"payload": 1}, {"payload": 2, "queue": "b"}, {"payload": 3, "partition": "x"}]
+    await api.post(PUSH, {"items": items, "queue": "a", "partition": "p"})
+    await api.post(PUSH, {"items": [{"payload": 4}], "queue": "a"})
+    found = {
+        (queue, row["partition"], row["data"])
+        for queue in ("a", "b")
+        for row in (await api.get(f"/api/v1/messages?queue={queue}")).json["messages"]
+    }
+    assert found == {("a", "p", 1), ("b", "p", 2), ("a", "x", 3), ("a", "Default", 4)}
+
+
+async def test_an_item_without_a_queue_that_the_body_does_not_name_is_refused(api: Api) -> None:
+    items = [{"queue": "q", "payload": 1}, {"payload": 2}]
+    answer = await api.post(PUSH, {"items": items, "partition": "p"})
+    assert answer.status == 400
+    assert "items[1].queue" in answer.json["error"]
+    assert await api.data("q") == []
+
+
+@pytest.mark.parametrize("name", ["queue", "partition"])
+async def test_a_name_that_is_said_for_all_items_is_checked_even_if_none_needs_it(
+    api: Api, name: str
+) -> None:
+    for items in ([], [{"queue": "q", "partition": "p", "payload": 1}]):
+        answer = await api.post(PUSH, {"items": items, name: "a\u009bb"})
+        assert answer.status == 400
+        assert name in answer.json["error"]
+    assert await api.data("q") == []
+
+
 async def test_a_push_that_asks_for_counts_is_told_how_many_and_nothing_else(api: Api) -> None:
     items = [{"queue": "q", "payload": n, "transactionId": f"t-{n}"} for n in range(3)]
     first = await api.post(PUSH, {"items": items[:2], "answer": "counts"})

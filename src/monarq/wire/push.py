@@ -12,8 +12,10 @@ from monarq.times import Time
 from monarq.wire.fields import Label, Name
 
 
-class PushItemBody(Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    queue: Name
+class BareItemBody(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):
+    """An item whose queue and partition may be said for all items at once."""
+
+    queue: Name | None = None
     payload: Annotated[Raw, Meta(description="any JSON value, kept as it is sent; 16 MiB at most")]
     partition: Name | None = None
     """`Default` if it is left out."""
@@ -33,8 +35,18 @@ class PushItemBody(Struct, rename="camel", forbid_unknown_fields=True, gc=False)
     backoff_base: Annotated[float, Meta(ge=0, le=1_000)] | None = None
 
 
+class PushItemBody(
+    BareItemBody, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False
+):
+    queue: Name
+
+
 class PushBody(Struct, rename="camel", forbid_unknown_fields=True):
-    items: Annotated[list[PushItemBody], Meta(max_length=MAX_BATCH)]
+    items: Annotated[list[BareItemBody], Meta(max_length=MAX_BATCH)]
+    queue: Name | None = None
+    """Of the items that name none."""
+    partition: Name | None = None
+    """Of the items that name none; `Default` if it is left out too."""
     buffer_ms: Annotated[float, Meta(ge=0, le=60_000)] | None = None
     """Answer `buffered` before it is durable, and store it after this time at the latest."""
     buffer_max: Annotated[int, Meta(ge=1, le=MAX_BATCH)] | None = None

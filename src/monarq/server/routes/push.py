@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,8 +17,9 @@ from monarq.server.exchange import Handled, Pending, Request, Response, Role
 from monarq.server.outlines import PushOutline
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.validation import check_name
 from monarq.times import micros_of
-from monarq.wire.push import PushBody, PushedCounts, PushedItem, PushItemBody
+from monarq.wire.push import BareItemBody, PushBody, PushedCounts, PushedItem
 
 _BUFFER_MS = 100.0
 _BUFFER_MAX = 100
@@ -30,9 +32,10 @@ _decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
 def push(service: Service, request: Request) -> Handled:
     body: PushBody = request.body
     answer = _counts_answer if body.answer == "counts" else push_answer
+    _check_defaults(body)
     if not body.items:
         return answer([])
-    asked = push_request(body.items, request)
+    asked = push_request(body.items, request, body.queue, body.partition)
     if body.buffer_ms is None and body.buffer_max is None:
         return Pending(service.broker.submit_push(asked, size=request.size), answer)
     return answer(
@@ -44,15 +47,35 @@ def push(service: Service, request: Request) -> Handled:
     )
 
 
-def push_request(items: list[PushItemBody], request: Request) -> Push:
-    """What the items ask of the broker; who pushes is said by the principal, never the body."""
+def _check_defaults(body: PushBody) -> None:
+    """The names that are said for all items, used or not; and that each item has a queue."""
+    if body.partition is not None:
+        check_name(body.partition, "partition")
+    if body.queue is not None:
+        check_name(body.queue, "queue")
+        return
+    for index, item in enumerate(body.items):
+        if item.queue is None:
+            raise InvalidRequestError(
+                f"items[{index}].queue is missing: name it there, or for all beside items"
+            )
+
+
+def push_request(
+    items: Sequence[BareItemBody],
+    request: Request,
+    queue: str | None = None,
+    partition: str | None = None,
+) -> Push:
+    """What the items ask of the broker; who pushes is said by the principal, never the body.
+    `queue` and `partition` are of those items that name none."""
     headers = trace_headers(request.headers)
     return Push(
         [
             PushItem(
-                item.queue,
+                item.queue or queue or "",
                 bytes(item.payload),
-                item.partition or DEFAULT_PARTITION,
+                item.partition or partition or DEFAULT_PARTITION,
                 item.transaction_id,
                 item.trace_id,
                 item.namespace,
