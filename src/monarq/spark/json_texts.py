@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from monarq.errors import InvalidRequestError
 
 _CONTROL = r"[\x00-\x1f]"
+_ESCAPED = r'[\x00-\x1f"\\]'
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -63,13 +64,12 @@ def json_values(column: pa.Array) -> pa.Array:
 
 def json_strings(column: pa.Array) -> pa.Array:
     """Text as JSON strings."""
-    if pc.any(pc.match_substring(column, "\\")).as_py():
+    if pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
         column = pc.replace_substring(column, "\\", "\\\\")
-    if pc.any(pc.match_substring(column, '"')).as_py():
         column = pc.replace_substring(column, '"', '\\"')
-    if pc.any(pc.match_substring_regex(column, _CONTROL)).as_py():
-        for number in range(0x20):
-            column = pc.replace_substring(column, chr(number), f"\\u{number:04x}")
+        if pc.any(pc.match_substring_regex(column, _CONTROL)).as_py():
+            for number in range(0x20):
+                column = pc.replace_substring(column, chr(number), f"\\u{number:04x}")
     return _quoted(column)
 
 

@@ -1,16 +1,21 @@
-"""Pushes to a broker: one connection a lane, kept alive, a bounded number of requests in flight.
+"""Pushes to a broker over connections that are kept alive, a bounded number of them at a time.
 
 A request that nobody answered, or that the broker cannot take now, is repeated within a bound:
-transaction ids make that safe. Knows nothing of rows.
+transaction ids make that safe. What goes to one lane is carried out one after the other, but the
+next one is sent ahead while the broker works, all of it but its end: the broker cannot begin with
+it before it is known what became of the one before. Knows nothing of rows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import itertools
 import queue
 import random
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
@@ -29,6 +34,7 @@ from monarq.errors import (
     UnauthorizedError,
 )
 from monarq.model import QueueKind
+from monarq.spark.sink_requests import Body
 from monarq.wire.push import PushedCounts
 
 _CONNECT_SECONDS = 10.0
@@ -67,17 +73,35 @@ class BrokerConnection:
         )
         self._made = kind(parts.hostname, parts.port, timeout=_CONNECT_SECONDS)
         self._retry_seconds = retry_seconds
+        self._is_ahead = False
+        """Whether a request was sent, but not answered."""
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
 
     def close(self) -> None:
+        self._is_ahead = False
         self._made.close()
 
+    def send_ahead(self, method: str, path: str, body: Body) -> None:
+        """Send a request but its end. If that fails, `call` sends it again."""
+        with contextlib.suppress(StoreUnavailableError):
+            self._send(method, path, body, body[:-1])
+            self._is_ahead = True
+
+    def send_end(self, body: Body) -> None:
+        """The rest of what was sent ahead: now the broker may begin."""
+        if self._is_ahead:
+            try:
+                self._made.send(body[-1])
+            except OSError:
+                self.close()
+
     def call(
-        self, method: str, path: str, body: bytes | None = None, gone: threading.Event | None = None
+        self, method: str, path: str, body: Body = (), gone: threading.Event | None = None
     ) -> bytes:
-        """The body of a good answer. `gone` ends the repeats: nobody waits any more."""
+        """The body of a good answer, also to what was sent ahead and ended. `gone` ends the
+        repeats: nobody waits any more."""
         deadline = time.monotonic() + self._retry_seconds
         pause, ended = _FIRST_PAUSE_SECONDS, gone or threading.Event()
         while True:
@@ -93,21 +117,34 @@ class BrokerConnection:
         self._made.connect()
         self._made.sock.settimeout(_ANSWER_SECONDS)
 
-    def _once(self, method: str, path: str, body: bytes | None) -> bytes:
-        try:
+    def _send(self, method: str, path: str, body: Body, pieces: Body) -> None:
+        """The head of a request with this body, and some of its pieces."""
+        with self._reached():
             if self._made.sock is None:
                 self._connect()
-            self._made.request(method, self._path + path, body, self._headers)
+            length = {"Content-Length": str(sum(map(len, body)))}
+            self._made.request(method, self._path + path, pieces, self._headers | length)
+
+    def _once(self, method: str, path: str, body: Body) -> bytes:
+        if not self._is_ahead:
+            self._send(method, path, body, body)
+        with self._reached():
             answer = self._made.getresponse()
             content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._made.close()
-            raise StoreUnavailableError(
-                f"no answer from {self._url}: {type(error).__name__} {error}".rstrip()
-            ) from None
+        self._is_ahead = False
         if answer.status < 300:
             return content
         raise _refusal(answer.status, content, self._url)
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise StoreUnavailableError(
+                f"no answer from {self._url}: {type(error).__name__} {error}".rstrip()
+            ) from None
 
 
 def _refusal(status: int, content: bytes, url: str) -> MonarqError:
@@ -117,7 +154,7 @@ def _refusal(status: int, content: bytes, url: str) -> MonarqError:
     except (msgspec.DecodeError, TypeError, KeyError):
         kind = StoreUnavailableError if status >= 500 else _BY_STATUS.get(status, MonarqError)
         return kind(f"HTTP {status} from {url}")
-    if status == 503:
+    if status in (408, 503):
         return StoreUnavailableError(text)
     return from_code(code, text)
 
@@ -142,13 +179,13 @@ class BrokerLanes:
         self._error: BaseException | None = None
         self._gone = threading.Event()
         self._lock = threading.Lock()
-        self._inboxes: list[queue.Queue[tuple[int, bytes] | None]] = [
+        self._inboxes: list[queue.Queue[tuple[int, Body] | None]] = [
             queue.Queue(1) for _ in range(lanes)
         ]
         self._threads = [
             threading.Thread(
                 target=self._run,
-                args=(inbox, BrokerConnection(url, token, retry_seconds)),
+                args=(inbox, [BrokerConnection(url, token, retry_seconds) for _ in range(2)]),
                 name="monarq-sink",
                 daemon=True,
             )
@@ -175,7 +212,7 @@ class BrokerLanes:
         if error is None and self._error is not None:
             raise self._error
 
-    def send(self, lane: int, count: int, body: bytes) -> None:
+    def send(self, lane: int, count: int, body: Body) -> None:
         """Waits for its turn; raises what an earlier one met."""
         # A lane that has failed goes on emptying its inbox, so this always comes to an end.
         self._inboxes[lane].put((count, body))
@@ -183,16 +220,31 @@ class BrokerLanes:
             raise self._error
 
     def _run(
-        self, inbox: queue.Queue[tuple[int, bytes] | None], connection: BrokerConnection
+        self,
+        inbox: queue.Queue[tuple[int, Body] | None],
+        connections: Sequence[BrokerConnection],
     ) -> None:
+        turns = itertools.cycle(connections)
+        before: tuple[BrokerConnection, int, Body] | None = None
         try:
             while (what := inbox.get()) is not None:
-                if self._error is None and not self._gone.is_set():
-                    self._push(connection, *what)
+                if self._gone.is_set():
+                    continue
+                connection, (count, body) = next(turns), what
+                connection.send_ahead("POST", _PUSH, body)
+                if before is not None:
+                    self._finish(*before)
+                if not self._gone.is_set():
+                    connection.send_end(body)
+                before = connection, count, body
+            if before is not None and not self._gone.is_set():
+                self._finish(*before)
         finally:
-            connection.close()
+            for connection in connections:
+                connection.close()
 
-    def _push(self, connection: BrokerConnection, count: int, body: bytes) -> None:
+    def _finish(self, connection: BrokerConnection, count: int, body: Body) -> None:
+        """Take the answer, and repeat the push while there is none."""
         try:
             answer = _counts.decode(connection.call("POST", _PUSH, body, self._gone))
             good = answer.queued + answer.duplicate + answer.buffered

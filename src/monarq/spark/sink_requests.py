@@ -1,6 +1,6 @@
 """Puts rows together into pushes: bodies of requests to a broker, or pushes to a store.
 
-A body is cut from one long text of all rows, so no row is touched by itself.
+A body is cut from one long text of all rows, so no row is touched by itself, and is not copied.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from monarq.spark.sink_rows import Rows
 #: Well below what a broker takes in one request.
 _MOST_BYTES = 8 << 20
 _MICROS = pa.timestamp("us", "UTC")
-_HEAD = b'{"answer":"counts","items":['
+#: A body as it is sent: pieces, so that the long one is not copied once more.
+Body = tuple[bytes | memoryview, ...]
 
 
-def bodies(rows: Rows, most: int) -> Iterator[tuple[int, bytes]]:
+def bodies(rows: Rows, most: int) -> Iterator[tuple[int, Body]]:
     """Bodies of pushes of at most so many rows, and how many each has."""
-    text = _items(rows)
+    head, text = _head(rows), _items(rows)
     offsets = memoryview(text.buffers()[1]).cast("i")[text.offset :]
     data = memoryview(text.buffers()[2])
     start, end = 0, len(rows)
@@ -35,28 +36,26 @@ def bodies(rows: Rows, most: int) -> Iterator[tuple[int, bytes]]:
             stop = bisect.bisect_right(offsets, offsets[start] + _MOST_BYTES, start + 1, stop) - 1
             stop = max(stop, start + 1)
         # Every item ends with a comma, but the last of a body.
-        yield (
-            stop - start,
-            b"".join((_HEAD, data[offsets[start] : offsets[stop] - 1], b"]}")),
-        )
+        yield stop - start, (head, data[offsets[start] : offsets[stop] - 1], b"]}")
         start = stop
 
 
+def _head(rows: Rows) -> bytes:
+    """What is before the items: the names that all of them share are said once."""
+    shared = {
+        name: value
+        for name, value in (("queue", rows.queue), ("partition", rows.partition))
+        if isinstance(value, str)
+    }
+    return msgspec.json.encode({"answer": "counts", **shared})[:-1] + b',"items":['
+
+
 def _items(rows: Rows) -> pa.Array:
-    parts: list[str | pa.Array] = []
-    fixed = "{"
-    for name, value in (
-        ('"queue":', rows.queue),
-        (',"partition":', rows.partition),
-        (',"transactionId":', rows.transaction_id),
-        (',"payload":', rows.payload),
-    ):
-        fixed += name
-        if isinstance(value, str):
-            fixed += msgspec.json.encode(value).decode()
-        else:
-            parts += [fixed, value if value is rows.payload else json_strings(value)]
-            fixed = ""
+    parts: list[str | pa.Array] = ['{"transactionId":', json_strings(rows.transaction_id)]
+    for name, value in (("queue", rows.queue), ("partition", rows.partition)):
+        if not isinstance(value, str):
+            parts += [f',"{name}":', json_strings(value)]
+    parts += [',"payload":', rows.payload]
     for name, column in _optional(rows):
         # Fields that are null are left out.
         parts.append(pc.fill_null(pc.binary_join_element_wise(f',"{name}":', column, ""), ""))

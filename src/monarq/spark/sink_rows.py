@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from monarq.errors import InvalidRequestError
 from monarq.model import DEFAULT_PARTITION
@@ -28,7 +28,7 @@ from monarq.spark.transaction_ids import (
 _MOST_BYTES = 128 << 20
 #: Not all that text functions take for space.
 _JSON_SPACE = " \t\n\r"
-_values = msgspec.json.Decoder(list[msgspec.Raw])
+_values = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Rows(Struct, frozen=True):
@@ -48,6 +48,14 @@ class Rows(Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.payload)
+
+    def of_one_place(self, lane: int) -> Rows:
+        """The same, if all go to one partition."""
+        queue, partition = (
+            name if isinstance(name, str) else name[0].as_py()
+            for name in (self.queue, self.partition)
+        )
+        return structs.replace(self, lane=lane, queue=queue, partition=partition)
 
     def take(self, lane: int, indices: pa.Array) -> Rows:
         def taken(column: str | pa.Array | None) -> str | pa.Array | None:
@@ -128,13 +136,15 @@ class RowReader:
 
     def _by_lane(self, rows: Rows) -> Iterator[Rows]:
         """Rows of one partition together, in their order."""
-        if isinstance(rows.queue, str) and isinstance(rows.partition, str):
+        varying = [name for name in (rows.queue, rows.partition) if not isinstance(name, str)]
+        if not varying:
             yield rows
             return
-        names = pc.binary_join_element_wise(rows.queue, rows.partition, "\x00").dictionary_encode()
+        joined = varying[0] if len(varying) == 1 else pc.binary_join_element_wise(*varying, "\x00")
+        names = joined.dictionary_encode()
         lanes = [zlib.crc32(name.encode()) % self._lanes for name in names.dictionary.to_pylist()]
         if len(lanes) == 1:
-            yield rows.take(lanes[0], pa.array(range(len(rows)), pa.int64()))
+            yield rows.of_one_place(lanes[0])
             return
         for lane in sorted(set(lanes)):
             inside = pa.array([one == lane for one in lanes])
@@ -147,16 +157,13 @@ def checked_json(texts: pa.Array) -> pa.Array:
     """Texts that each are one JSON value, without the space around them. They are put together
     into larger texts later, where half a value would change the meaning of the next."""
     texts = pc.ascii_trim(texts, _JSON_SPACE)
-    joined = pc.binary_join_element_wise(texts, "", ",")
-    start = joined.offset
-    offsets = memoryview(joined.buffers()[1]).cast("i")
-    data = joined.buffers()[2]
-    together = (
-        b"" if data is None else bytes(data)[offsets[start] : offsets[start + len(texts)] - 1]
-    )
+    lines = pc.binary_join_element_wise(texts, "", "\n")
+    offsets = memoryview(lines.buffers()[1]).cast("i")[lines.offset :]
+    data = memoryview(lines.buffers()[2] or b"")[offsets[0] : offsets[len(lines)]]
+    # A line may hold several values, and a value may span lines: then these differ.
     sizes = pc.binary_length(texts).to_pylist()
     try:
-        found = [len(memoryview(value)) for value in _values.decode(b"[" + together + b"]")]
+        found = [len(memoryview(value)) for value in _values.decode_lines(data)]
     except (msgspec.DecodeError, RecursionError):
         found = []
     if found != sizes:
