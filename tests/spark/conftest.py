@@ -25,10 +25,17 @@ from tests.spark.seeding import Urls
 collect_ignore = [] if find_spec("grpc") and find_spec("pandas") else ["test_connect.py"]
 
 #: Of every Java that a test starts, its own or by a driver: most live for seconds, and spend them
-#: on optimising code that they never run again.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
-os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", _SHORT_LIVED)
+#: on verifying and optimising code that they never run again.
+_SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+for _kind in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(_kind, _SHORT_LIVED)
+os.environ.setdefault(
+    "PYSPARK_SUBMIT_ARGS",
+    f"--conf 'spark.executor.extraJavaOptions={_SHORT_LIVED}' pyspark-shell",
+)
 
 SPARK_SETTINGS = {
     "spark.driver.memory": "1g",
