@@ -64,11 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # The broker's loop.
     batch_wait_ms: Annotated[
-        Milliseconds,
-        Meta(
-            description="how long a push waits for company while the store is busy; four times as "
-            "long while many pushes are under way"
-        ),
+        Milliseconds, Meta(description="how long a push waits for company while the store is busy")
     ] = 5.0
     batch_max: Annotated[Positive, Meta(description="messages in one push to the store")] = 1_000
     batch_max_bytes: Annotated[Positive, Meta(description="bytes in one push to the store")] = (

@@ -132,34 +132,6 @@ async def test_with_a_connection_free_pushes_wait_for_company_but_not_long(
 
 
 @pytest.mark.parametrize("place", STORE_NAMES[2:], indirect=True)
-async def test_who_comes_while_a_crowd_is_under_way_waits_for_it_but_not_for_ever(
-    start_broker: StartBroker, watched: Watched
-) -> None:
-    broker = await start_broker(push_concurrency=2, batch_wait_ms=10.0)
-    gate = watched.hold("push")
-    crowd = [broker.submit_push(message("q")) for _ in range(16)]
-    await until(lambda: watched.count("push") == 1)
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    lone = broker.submit_push(message("q"))
-    await until(lambda: watched.count("push") == 2)
-    assert loop.time() - started >= 0.039
-    gate.set()
-    await bounded(asyncio.gather(*crowd, lone))
-    # It leaves as soon as the crowd is back.
-    broker = await start_broker(push_concurrency=2, batch_wait_ms=86_400_000.0)
-    watched.forget()
-    gate.clear()
-    crowd = [broker.submit_push(message("q")) for _ in range(16)]
-    await until(lambda: watched.count("push") == 1)
-    lone = broker.submit_push(message("q"))
-    await turns()
-    gate.set()
-    await bounded(asyncio.gather(*crowd, lone))
-    assert [len(requests) for requests in watched.requests("push")] == [16, 1]
-
-
-@pytest.mark.parametrize("place", STORE_NAMES[2:], indirect=True)
 async def test_no_more_calls_are_made_at_once_than_the_settings_allow(
     start_broker: StartBroker, watched: Watched
 ) -> None:

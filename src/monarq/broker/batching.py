@@ -25,10 +25,6 @@ from monarq.errors import MonarqError, OverloadedError, StoreUnavailableError
 
 log = logging.getLogger(__name__)
 
-_CROWD = 16
-_PATIENCE = 4
-"""So many calls are worth waiting for so many times as long."""
-
 
 class Call(asyncio.Future[Any]):
     """One caller's request, and the answer to come. `count` is how many messages it is about,
@@ -53,7 +49,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Calls that may wait here."""
     bytes_max: int = 2**62
     wait_seconds: float = 0.0
-    """How long a call waits for company while a few others are under way."""
+    """How long a call waits for company while others are under way."""
     timeout_seconds: float
     """After which a call to the store is given up."""
 
@@ -187,8 +183,7 @@ class Inbox(abc.ABC, Generic[C]):
             return
         if self._in_flight and self.limits.wait_seconds and not self._is_batch_full:
             if self._timer is None:
-                under_way = sum(map(len, self._tasks.values()))
-                self._timer = self._loop.call_later(self._patience(under_way), self._time_is_up)
+                self._timer = self._loop.call_later(self.limits.wait_seconds, self._time_is_up)
             return
         self._scheduled_at = self._loop.time()
         self._schedule()
@@ -208,19 +203,13 @@ class Inbox(abc.ABC, Generic[C]):
         limits = self.limits
         return self._count >= limits.batch_max or self._bytes >= limits.batch_max_bytes
 
-    def _patience(self, calls: int) -> float:
-        """How long so many calls are waited for. A second batch beside a crowd's waits for the
-        locks of the first, and splits those who could leave together: it costs more than it gains.
-        """
-        return self.limits.wait_seconds * (_PATIENCE if calls >= _CROWD else 1)
-
     @property
     def _is_gathering(self) -> bool:
         """Whether what waits is still becoming more: callers who were answered together come back
         within a few turns of the loop, and cost less in one batch than in two."""
         if self._in_flight or not self._seen < self._count < self._left:
             return False
-        return self._loop.time() - self._scheduled_at < self._patience(len(self._queue))
+        return self._loop.time() - self._scheduled_at < self.limits.wait_seconds
 
     def _time_is_up(self) -> None:
         self._timer = None
