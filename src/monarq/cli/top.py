@@ -138,17 +138,18 @@ def _screen(console: Console, before: Look, now: Look) -> RenderableType:
     return Group(*parts)
 
 
-def _columns(rows: list[dict[str, Any]], width: int) -> list[str]:
-    """As many as there is room for: a number or a heading that is cut says nothing."""
+def _columns(rows: list[dict[str, Any]], width: int) -> dict[str, int]:
+    """As many as there is room for, and how wide: a number or a heading that is cut says nothing.
+    Names have what is left, and a third of it all where there is little."""
     needs = {
         column: max(map(len, [_heading(column), *(_shown(row[column]) for row in rows)])) + 2
         for column in _QUEUE_COLUMNS
     }
-    needs["queue"] = min(needs["queue"], width // 3)
+    names = min(needs.pop("queue"), width // 3)
     for column in _LEFT_OUT_FIRST:
-        if sum(needs.values()) > width:
+        if names + sum(needs.values()) > width:
             del needs[column]
-    return list(needs)
+    return {"queue": width - sum(needs.values())} | needs
 
 
 def _queue_table(rows: list[dict[str, Any]], width: int) -> RenderableType:
@@ -157,9 +158,14 @@ def _queue_table(rows: list[dict[str, Any]], width: int) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = _columns(rows, width)
-    for column in columns:
+    for column, room in columns.items():
         is_text = column in ("queue", "kind")
-        table.add_column(_heading(column), justify="left" if is_text else "right", no_wrap=True)
+        table.add_column(
+            _heading(column),
+            justify="left" if is_text else "right",
+            no_wrap=True,
+            max_width=room - 2,
+        )
     for row in rows:
         table.add_row(*(Text(_shown(row[column]), _style(column, row)) for column in columns))
     return table
