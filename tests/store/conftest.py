@@ -13,9 +13,8 @@ for certain stores alone says `@pytest.mark.parametrize("place", ["sqlite"], ind
 """
 
 import contextlib
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +22,7 @@ import pytest
 
 from monarq.clock import Clock, ManualClock
 from monarq.store import Store, open_store
+from tests.kept_schemas import empty_schema
 from tests.shared_postgres import POSTGRES_NAMES
 
 #: What a store is opened with unless a test says otherwise.
@@ -39,7 +39,7 @@ class Place:
 
     name: str
     address: str
-    schema: str = field(default_factory=lambda: f"test_{secrets.token_hex(6)}")
+    schema: str = "monarq"
 
     @property
     def is_postgres(self) -> bool:
@@ -105,19 +105,5 @@ async def new_place(
     elif name == "sqlite":
         yield Place(name, f"sqlite:///{directory / 'store.db'}")
     else:
-        made = Place(name, postgres_servers[name])
-        try:
-            yield made
-        finally:
-            await _drop_schema(made)
-
-
-async def _drop_schema(place: Place) -> None:
-    import asyncpg
-
-    connection = await asyncpg.connect(place.address)
-    try:
-        await connection.execute("set client_min_messages = warning")
-        await connection.execute(f'drop schema if exists "{place.schema}" cascade')
-    finally:
-        await connection.close()
+        async with empty_schema(postgres_servers[name]) as schema:
+            yield Place(name, postgres_servers[name], schema)

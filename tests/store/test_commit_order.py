@@ -47,8 +47,7 @@ async def test_a_cursor_over_a_sequence_or_a_time_loses_what_commits_late(
     place: Place, connections: list[asyncpg.Connection], column: str
 ) -> None:
     slow, quick, reader = connections
-    await reader.execute(f'create schema "{place.schema}"')
-    table = f'"{place.schema}".messages'
+    table = f'"{place.schema}".naive_messages'
     await reader.execute(
         f"create table {table} (id bigserial primary key, name text, "
         "created_at timestamptz not null default clock_timestamp())"
