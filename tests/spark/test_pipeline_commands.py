@@ -85,7 +85,7 @@ def test_archive_compact_replay_and_runs_say_what_they_did(
     assert (told["messages"], told["done"]) == (4, False)
     assert cli("queue", "show", "again").code == 1
     told = cli.json("pipeline", "replay", lake, "--to", "again", "--where", "seq < 3")
-    assert (told["messages"], told["done"]) == (4, True)
+    assert (told["messages"], told["duplicates"], told["done"]) == (4, 0, True)
     assert cli.json("queue", "show", "again")["stored"] == 4
     bad = cli.refused("pipeline", "replay", lake, "--to", "again", "--where", "nonsense >")
     assert bad.count("\n") == 1

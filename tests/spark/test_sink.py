@@ -203,6 +203,17 @@ def test_payloads_of_a_megabyte_and_every_json_type_arrive_as_they_were(
     assert found == sorted(value.encode() for value in values)
 
 
+def test_a_report_says_how_many_rows_were_there_already(
+    spark: SparkSession, broker: ServerProcess, tmp_path: Path
+) -> None:
+    """Equal rows of several tasks are no duplicates, until all is written again."""
+    report = tmp_path / "report"
+    rows = spark.range(6, numPartitions=3).selectExpr("id % 2 AS n")
+    for duplicates in (0, 6):
+        write(rows, broker.url, queue="q", reportFile=report)
+        assert json.loads(report.read_text()) == {"rows": 6, "duplicates": duplicates}
+
+
 def test_nothing_to_write_is_written(spark: SparkSession, store_url: str) -> None:
     write(spark.range(0), store_url, queue="made")
     write(spark.range(1), store_url, queue="made")

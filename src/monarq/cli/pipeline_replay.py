@@ -87,7 +87,7 @@ def replay(
     with ExitStack() as stack:
         stack.enter_context(spark_failures())
         client = stack.enter_context(caller.client())
-        run = None
+        run, duplicates = None, 0
         if not dry_run:
             registry = RunRegistry(client.admin, warn=say)
             named = [to] if to is not None else list(options.queues)
@@ -98,12 +98,13 @@ def replay(
         counts = replayer.count()
         total = sum(each.messages for each in counts)
         if run is not None:
-            replayer.push(total)
+            duplicates = replayer.push(total)
             run.reached(total)
     value = {
         "run": run.id if run is not None else None,
         "lake": str(opened.root),
         "messages": total,
+        "duplicates": duplicates,
         "queues": counts,
         "done": not dry_run,
     }
@@ -115,5 +116,5 @@ def replay(
         ]
         text = "\n".join(lines) or "no message matches"
     else:
-        text = f"replayed {total:,} messages; what was there already was not pushed twice"
+        text = f"replayed {total:,} messages, of which {duplicates:,} were there already"
     caller.answer(value, text)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -24,6 +26,7 @@ from monarq.errors import InvalidRequestError
 from monarq.model import QueueKind
 from monarq.spark.sink_columns import SinkColumns, resolve_columns
 from monarq.spark.sink_copies import missing_copies, push_missing
+from monarq.spark.sink_http import Written
 from monarq.spark.sink_options import SinkOptions, read_sink_options
 from monarq.spark.sink_writer import write_rows
 from monarq.spark.transaction_ids import Digests
@@ -123,8 +126,13 @@ def _write(
 
 
 def _finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    tasks = [message.digests for message in messages if isinstance(message, Committed)]
-    push_missing(options, missing_copies(tasks))
+    tasks = [message for message in messages if isinstance(message, Committed)]
+    copies = push_missing(options, missing_copies([task.digests for task in tasks]))
+    if options.report_file is not None:
+        # A copy that was pushed only now was a duplicate to its task.
+        duplicates = sum(task.duplicates for task in tasks) - copies
+        written = Written(sum(task.rows for task in tasks), duplicates)
+        Path(options.report_file).write_bytes(msgspec.json.encode(written))
 
 
 def _stream_scope(options: SinkOptions) -> str | None:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from monarq.client.connecting import open_link
 from monarq.client.link import Link
 from monarq.errors import MonarqError, NotFoundError, StoreUnavailableError
-from monarq.model import MAX_BATCH, Push, PushItem, QueueKind
+from monarq.model import MAX_BATCH, Push, PushItem, PushStatus, QueueKind
 from monarq.spark.sink_options import SinkOptions
 from monarq.spark.transaction_ids import DIGEST_BYTES, Digests, occurrence_id
 
@@ -71,13 +71,14 @@ def missing_copies(tasks: Sequence[Digests]) -> list[Missing]:
     return list(found.values())
 
 
-def push_missing(options: SinkOptions, missing: Sequence[Missing]) -> None:
-    """Push each as a copy of its first occurrence, which is in the queue."""
-    if missing:
-        asyncio.run(_push_missing(options, missing))
+def push_missing(options: SinkOptions, missing: Sequence[Missing]) -> int:
+    """Push each as a copy of its first occurrence, which is in the queue; how many were not there
+    already."""
+    return asyncio.run(_push_missing(options, missing)) if missing else 0
 
 
-async def _push_missing(options: SinkOptions, missing: Sequence[Missing]) -> None:
+async def _push_missing(options: SinkOptions, missing: Sequence[Missing]) -> int:
+    new = 0
     async with _linked(options) as link:
         places = {(one.queue, one.partition) for one in missing}
         ids = {place: await _partition_id(link, *place) for place in sorted(places)}
@@ -87,15 +88,20 @@ async def _push_missing(options: SinkOptions, missing: Sequence[Missing]) -> Non
                 *(_first(link, one, ids[one.queue, one.partition], options) for one in some)
             )
             for one, first in zip(some, firsts, strict=True):
-                await _push_copies(link, one, first)
+                new += await _push_copies(link, one, first)
+    return new
 
 
-async def _push_copies(link: Link, one: Missing, first: PushItem) -> None:
+async def _push_copies(link: Link, one: Missing, first: PushItem) -> int:
+    new = 0
     size = max(1, min(MAX_BATCH, _PUSH_BYTES // len(first.payload)))
     for start in range(one.first, one.total, size):
         numbers = range(start, min(start + size, one.total))
         ids = (occurrence_id(one.digest, number) for number in numbers)
-        await link.push(Push([msgspec.structs.replace(first, transaction_id=i) for i in ids]))
+        copies = Push([msgspec.structs.replace(first, transaction_id=i) for i in ids])
+        pushed = await link.push(copies)
+        new += sum(one.status is not PushStatus.DUPLICATE for one in pushed)
+    return new
 
 
 @asynccontextmanager

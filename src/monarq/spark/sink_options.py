@@ -106,6 +106,12 @@ WRITE_OPTIONS: tuple[Option, ...] = (
         60,
         "`60`",
     ),
+    Option(
+        "reportFile",
+        text,
+        "a path on the driver",
+        'a file to be written when all is: `{"rows":…,"duplicates":…}`, of a stream for each batch',
+    ),
 )
 
 
@@ -129,6 +135,7 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
     messages_per_request: int
     requests_in_flight: int
     retry_seconds: int
+    report_file: str | None
 
     @property
     def is_http(self) -> bool:
@@ -158,6 +165,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         messages_per_request=values["messagesPerRequest"],
         requests_in_flight=values["requestsInFlight"],
         retry_seconds=values["retrySeconds"],
+        report_file=values["reportFile"],
     )
     _check_together(options)
     return options

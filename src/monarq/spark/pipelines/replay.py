@@ -7,13 +7,16 @@ repeated pushes what is missing. Order within a partition is kept.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from monarq.errors import InvalidRequestError
@@ -23,6 +26,7 @@ from monarq.spark.lake.lake import Lake
 from monarq.spark.lake.reading import read
 from monarq.spark.pipelines.place import Place
 from monarq.spark.pipelines.progress import Progress
+from monarq.spark.sink_http import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,16 +101,16 @@ class Replayer:
             )
         return [ReplayCount(row["queue"], row[_QUEUE], row["n"], row["p"]) for row in found]
 
-    def push(self, total: int) -> None:
-        """Push them, `total` as counted before. Those that are there already are not stored."""
+    def push(self, total: int) -> int:
+        """Push them, `total` as counted before. Those that are there already are not stored: how
+        many these are."""
         if not total:
-            return
+            return 0
         with spark_failures(), self._progress.stage(total):
             if self._options.rate is not None:
-                self._push_slowly(self._options.rate)
-            else:
-                with self._progress.part(total):
-                    self._push()
+                return self._push_slowly(self._options.rate)
+            with self._progress.part(total):
+                return self._push()
 
     def _chosen(self) -> DataFrame:
         from pyspark.sql import functions as f
@@ -150,7 +154,7 @@ class Replayer:
         named["partitionColumn"] = "partition"
         return _Target(["payload", "partition", "trace_id", _ID], named, False)
 
-    def _push(self) -> None:
+    def _push(self) -> int:
         # All of a partition in one task, in the order in which they were pushed.
         rows = (
             self._chosen()
@@ -158,20 +162,24 @@ class Replayer:
             .sortWithinPartitions("queue", "partition", "seq")
         )
         target = self._target()
-        writer = rows.select(*target.columns).write.format("monarq")
-        writer.options(**target.options).mode("append").save()
+        writer = rows.select(*target.columns).write.format("monarq").options(**target.options)
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report"
+            writer.option("reportFile", str(report)).mode("append").save()
+            return msgspec.json.decode(report.read_bytes(), type=Written).duplicates
 
-    def _push_slowly(self, rate: float) -> None:
+    def _push_slowly(self, rate: float) -> int:
         """From here, in the order of time: one sender keeps to a rate best."""
         target = self._target()
         rows = self._chosen().orderBy("created_at", "queue", "partition", "seq")
         chosen = rows.select(*target.columns)
         sender = _Sender(chosen, target)
-        sent = 0
+        sent = duplicates = 0
         for piece in _paced(chosen.toLocalIterator(prefetchPartitions=True), rate):
-            sender.push(piece)
+            duplicates += sender.push(piece)
             sent += len(piece)
             self._progress.move(sent)
+        return duplicates
 
 
 def _filtered(rows: DataFrame, where: str) -> DataFrame:
@@ -202,7 +210,8 @@ class _Sender:
         self._columns = resolve_columns(rows.schema, self._options, is_work=target.is_work)
         self._names = target.columns
 
-    def push(self, rows: Sequence[Any]) -> None:
+    def push(self, rows: Sequence[Any]) -> int:
+        """How many of them were there already."""
         import pyarrow as pa
 
         from monarq.spark.sink_writer import write_rows
@@ -210,7 +219,8 @@ class _Sender:
         values = zip(*rows, strict=True)
         arrays = [pa.array(column, pa.string()) for column in values]
         batch = pa.RecordBatch.from_arrays(arrays, names=self._names)
-        write_rows(self._options, self._columns, [batch], scope="replay", task=0)
+        written, _ = write_rows(self._options, self._columns, [batch], scope="replay", task=0)
+        return written.duplicates
 
 
 def _paced(rows: Iterator[Any], rate: float) -> Iterator[list[Any]]:
