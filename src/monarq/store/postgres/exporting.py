@@ -24,22 +24,20 @@ _PLAN = """
             else monarq.seq_before(id, $3) end
     from monarq.partitions where queue_id = $1 order by id
 """
-# Sizes are known without reading what is large, so that only rows that are wanted are read.
+# Sizes are known without reading what is large, so that only rows that are wanted are read: they
+# are chosen by key first, since all of a queue may be looked through for a piece of it.
 _MESSAGES = """
-    select queue, partition, partition_id, first_seq, created_at,
-        greatest(first - first_seq, 0)::integer as start,
-        least(last - first_seq + 1, count)::integer as "end",
-        {data} as data, {offsets} as offsets, {lists}, place, found
+    select q.name as queue, p.name as partition, s.partition_id, s.first_seq, s.created_at,
+        greatest(w.first - s.first_seq, 0)::integer as start,
+        least(w.last - s.first_seq + 1, s.count)::integer as "end",
+        {data} as data, {offsets} as offsets, {lists}, w.place, w.found
     from (
-        select q.name as queue, p.name as partition, r.first, r.last, r.place, s.*,
-            sum(octet_length(s.data)) over before - octet_length(s.data) as before,
-            count(*) over () as found
+        select r.partition_id, r.first, r.last, r.place, s.first_seq,
+            sum(s.size) over before - s.size as before, count(*) over () as found
         from unnest($1::bigint[], $2::bigint[], $3::bigint[])
             with ordinality as r (partition_id, first, last, place)
-        join monarq.partitions p on p.id = r.partition_id
-        join monarq.queues q on q.id = p.queue_id
         cross join lateral (
-            select * from monarq.segments s
+            select first_seq, octet_length(data) as size from monarq.segments s
             where s.partition_id = r.partition_id and s.first_seq <= r.last
                 and s.first_seq + s.count > r.first
                 and s.first_seq >= coalesce((
@@ -47,8 +45,14 @@ _MESSAGES = """
                     where b.partition_id = r.partition_id and b.first_seq <= r.first), 0)
         ) as s
         window before as (order by r.place, s.first_seq rows unbounded preceding)
-    ) as found
-    where before <= $4 order by place, first_seq
+    ) as w
+    cross join lateral (
+        select * from monarq.segments s
+        where s.partition_id = w.partition_id and s.first_seq = w.first_seq offset 0
+    ) as s
+    join monarq.partitions p on p.id = w.partition_id
+    join monarq.queues q on q.id = p.queue_id
+    where w.before <= $4 order by w.place, w.first_seq
 """
 _LISTS = {"transaction_id": "transaction_ids", "trace_id": "trace_ids", "producer": "producers"}
 
