@@ -389,6 +389,20 @@ async def test_a_transaction_that_acks_does_not_make_room_for_its_own_pushes(
         assert caught.value.operation == 1
 
 
+async def test_a_group_that_comes_later_and_never_pops_has_its_old_messages_evicted_too(
+    store: Store, clock: ManualClock
+) -> None:
+    await store.configure("q", options={"maxWaitTimeSeconds": 10})
+    await push(store, "q")
+    clock.advance(11)
+    await let_time_work(store)
+    await store.subscribe("late", StartFrom.ALL, queue="q")
+    clock.advance(30)
+    await let_time_work(store)
+    assert [letter.group for letter in await dead_letters(store)] == ["late"]
+    assert (await group_row(store, "q", "late")).lag == 0
+
+
 # --- retention ---
 
 

@@ -163,6 +163,10 @@ begin
     )
     select coalesce(sum(p.last_seq - m.position), 0) into v_lag
     from made m join monarq.partitions p on p.id = m.partition_id;
+    -- What is too old for it may have been for nobody so far.
+    update monarq.partitions p set check_at = p_now from monarq.queues q
+        where q.id = p_queue and q.max_wait_time_seconds > 0 and p.queue_id = q.id
+            and p.check_at > p_now;
     -- Where there is something that is not for it.
     for v_marked in
         select p.id, p.last_seq, c.position from monarq.partitions p
