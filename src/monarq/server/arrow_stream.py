@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = b"application/vnd.apache.arrow.stream"
 # Small enough that neither reading, building nor writing one keeps others from the loop for long:
-# with four times as much, exports are half as fast again, and pushes meanwhile take a fifth longer.
-CHUNK_BYTES = 512 << 10
-CHUNK_MESSAGES = 1 << 11
+# with a third more, exports are a tenth faster, and some pushes meanwhile take twice as long.
+CHUNK_BYTES = 768 << 10
+CHUNK_MESSAGES = 3 << 10
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
