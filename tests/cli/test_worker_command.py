@@ -20,6 +20,7 @@ from monarq.jobs.presence import KIND, WorkerInfo
 from monarq.times import iso
 from tests.cli.conftest import Run
 from tests.cli.invoking import Invoke
+from tests.server.serving import ServerProcess
 
 SECONDS = 60.0
 
@@ -232,6 +233,16 @@ def test_in_the_foreground_each_job_is_told_and_ctrl_c_lets_it_finish(
         assert process.wait(SECONDS) == 0
     assert any("slow completed after" in line for line in said), said
     assert state(cli, "slow") == "completed"
+
+
+def test_a_worker_of_a_broker_tells_of_jobs_and_not_of_requests(
+    cli: Invoke, monarq: Run, server: ServerProcess
+) -> None:
+    cli.ok("enqueue", "true", "--id", "quick", "--url", server.url)
+    done = monarq("worker", "start", "--burst", "--url", server.url)
+    assert done.returncode == 0
+    assert "quick completed after" in done.stderr
+    assert "HTTP" not in done.stderr
 
 
 APP = """

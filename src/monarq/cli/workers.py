@@ -149,6 +149,8 @@ def run(
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
     )
+    # It tells of every request, by which a worker's own words would not be found.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     _, tasks = _load(app_name)
     asyncio.run(_work(caller, worker_id, _queues(queue, tasks), tasks, concurrency, burst))
 
