@@ -25,7 +25,8 @@ _PLAN = """
     from monarq.partitions where queue_id = $1 order by id
 """
 # Sizes are known without reading what is large, so that only rows that are wanted are read: they
-# are chosen by key first, since all of a queue may be looked through for a piece of it.
+# are chosen by key first. Everything is looked up by key, whatever is known of the tables: by
+# statistics from before a queue had many partitions, all of them would be read for each piece.
 _MESSAGES = """
     select q.name as queue, p.name as partition, s.partition_id, s.first_seq, s.created_at,
         greatest(w.first - s.first_seq, 0)::integer as start,
@@ -50,8 +51,10 @@ _MESSAGES = """
         select * from monarq.segments s
         where s.partition_id = w.partition_id and s.first_seq = w.first_seq offset 0
     ) as s
-    join monarq.partitions p on p.id = w.partition_id
-    join monarq.queues q on q.id = p.queue_id
+    cross join lateral (
+        select queue_id, name from monarq.partitions where id = w.partition_id offset 0
+    ) as p
+    cross join lateral (select name from monarq.queues where id = p.queue_id offset 0) as q
     where w.before <= $4 order by w.place, w.first_seq
 """
 _LISTS = {"transaction_id": "transaction_ids", "trace_id": "trace_ids", "producer": "producers"}
