@@ -34,10 +34,14 @@ async def test_connections_that_broke_while_nobody_used_them_are_replaced(
 ) -> None:
     async with await open_store(postgres_database) as store:
         assert await push_at_once(store, 5) == [1, 2, 3, 4, 5]
-        await watcher.execute(
-            f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS}"
+        ended = await watcher.fetch(
+            f"select pid, pg_terminate_backend(pid) from pg_stat_activity where {OURS}"
         )
-        await wait_until(watcher, f"not exists (select from pg_stat_activity where {OURS})")
+        # By name: asyncpg's pool may connect anew at once, to have as many as it promised.
+        pids = ",".join(str(row["pid"]) for row in ended)
+        await wait_until(
+            watcher, f"not exists (select from pg_stat_activity where pid in ({pids}))"
+        )
         kept = store._database._connections._idle  # type: ignore[attr-defined]
         async with asyncio.timeout(30):
             while any(connections._is_open(each) for _, each in kept):  # noqa: ASYNC110

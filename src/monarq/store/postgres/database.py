@@ -101,7 +101,7 @@ class Database:
             pool = await asyncpg.create_pool(
                 dsn,
                 statement_cache_size=100 if prepares else 0,
-                min_size=1,
+                min_size=0,  # else asyncpg goes on connecting on its own while the server is away
                 max_size=connections,
                 command_timeout=timeout_seconds or CALL_TIMEOUT,
                 timeout=10,
