@@ -14,7 +14,6 @@ from monarq.model import (
     QueueStats,
     StoredMessage,
 )
-from tests.store.reference_ordered import UNSAID
 from tests.store.reference_state import (
     CursorState,
     KeptMessage,
@@ -23,10 +22,6 @@ from tests.store.reference_state import (
     WorkItem,
 )
 from tests.store.reference_work import WorkRules, work_partition
-
-#: Who had an item that is not leased any more is for a store to remember or not, as is what a
-#: done item failed of before.
-ANYONE = "anyone"
 
 
 class Inspection(WorkRules):
@@ -182,8 +177,8 @@ class Inspection(WorkRules):
             run_at=item.run_at,
             lease_until=item.lease.until if is_leased and item.lease else None,
             finished_at=item.finished_at,
-            consumer=item.lease.consumer if is_leased and item.lease else ANYONE,
-            error=UNSAID if item.state is ItemState.DONE else item.error,
+            consumer=item.consumer,
+            error=item.error,
             trace_id=item.trace_id,
             producer=item.producer,
             headers=item.headers,

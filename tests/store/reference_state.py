@@ -158,6 +158,7 @@ class WorkItem:
     finished_at: int | None = None
     error: str | None = None
     lease: Lease | None = None
+    consumer: str | None = None
     trace_id: str | None = None
     producer: str | None = None
     headers: bytes | None = None

@@ -63,6 +63,7 @@ class WorkRules(AckRules):
             item.state = ItemState.LEASED
             item.attempts += 1
             item.lease = Lease(lease_id, until, self.now, request.consumer)
+            item.consumer = request.consumer
         partition = work_partition(queue)
         messages = [as_message(queue, partition, item) for item in items]
         if not request.auto_ack:
@@ -132,6 +133,7 @@ class WorkRules(AckRules):
         item.state = ItemState.READY
         item.run_at = None
         item.finished_at = None
+        item.consumer = None
 
     def send_to_the_tail(self, queue: QueueState, item: WorkItem) -> None:
         queue.turns += 1
@@ -142,6 +144,7 @@ class WorkRules(AckRules):
         if run_at > self.now:
             item.state = ItemState.SCHEDULED
             item.run_at = run_at
+            item.consumer = None
         else:
             self.make_ready(item)
 

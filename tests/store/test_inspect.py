@@ -182,6 +182,18 @@ async def test_a_leased_message_cannot_be_deleted(store: Store) -> None:
     assert await drain(store, "q", group="g") == []
 
 
+async def test_a_message_with_its_answer_can_be_deleted_while_others_of_its_lease_have_none(
+    store: Store,
+) -> None:
+    await push_many(store, "q", 3)
+    first, second, third = (popped := await pop(store, "q", 3)).messages
+    await ack(store, second, popped.lease_id, FAILED)
+    await store.delete_message(second.partition_id, second.transaction_id)
+    assert (await ack(store, third, popped.lease_id)).lease_released is False
+    assert (await ack(store, first, popped.lease_id)).lease_released is True
+    assert (await pop(store, "q", 3)).messages == []
+
+
 async def test_a_deleted_item_is_gone_and_a_leased_one_stays(store: Store) -> None:
     await store.configure("w", kind=WORK)
     answers = await push_many(store, "w", 3)

@@ -461,6 +461,56 @@ async def test_a_cancelled_item_is_never_leased_from_any_state(
     assert await dead_letters(store) == []
 
 
+async def test_an_item_that_is_finished_while_it_waits_keeps_the_priority_it_had_reached(
+    store: Store, clock: ManualClock
+) -> None:
+    [cancelled, expired] = await work(store, 2, expireTimeout=20, defaultPriority=5)
+    await push_many(store, "w", 3, delay_seconds=1000)
+    assert (await store.cancel_item(cancelled)).effective_priority == 5 + 4
+    clock.advance(21)
+    await let_time_work(store)
+    await push_many(store, "w", 2)
+    assert (await store.get_item(cancelled)).effective_priority == 5 + 4
+    dead = await store.get_item(expired)
+    assert (dead.state, dead.effective_priority) == (ItemState.DEAD, 5 + 3)
+
+
+@pytest.mark.parametrize("status", [FAILED, RETRY, RELEASE, None], ids=str)
+async def test_an_item_that_waits_again_is_nobodys(
+    store: Store, clock: ManualClock, status: AckStatus | None
+) -> None:
+    [waiting] = await work(store, leaseTime=10)
+    item, lease = await pop_one(store, "w", consumer="c")
+    assert (await store.get_item(waiting)).consumer == "c"
+    if status is None:
+        clock.advance(11)
+        await let_time_work(store)
+    else:
+        await ack(store, item, lease, status)
+    assert (await store.get_item(waiting)).consumer is None
+
+
+@pytest.mark.parametrize("status", [COMPLETED, DEAD, None], ids=str)
+async def test_a_finished_item_says_who_had_it_last(store: Store, status: AckStatus | None) -> None:
+    [finished] = await work(store)
+    item, lease = await pop_one(store, "w", consumer="first")
+    await ack(store, item, lease, RELEASE)
+    item, lease = await pop_one(store, "w", consumer="last")
+    if status is None:
+        await store.cancel_item(finished)
+    else:
+        await ack(store, item, lease, status)
+    assert (await store.get_item(finished)).consumer == "last"
+
+
+async def test_what_an_item_failed_of_before_is_forgotten_once_it_is_done(store: Store) -> None:
+    [done] = await work(store, backoffBase=0)
+    assert (await fail(store)).error == "no"
+    await pop(store, "w", auto_ack=True, consumer="c")
+    item = await store.get_item(done)
+    assert (item.state, item.error, item.consumer) == (ItemState.DONE, None, "c")
+
+
 async def test_only_what_is_not_finished_can_be_cancelled(store: Store) -> None:
     done, dead, cancelled = await work(store, 3)
     await fail(store, COMPLETED)

@@ -15,22 +15,17 @@ from monarq.model import (
     Ack,
     Acked,
     DeadLetter,
-    Item,
-    ItemState,
     Popped,
     Push,
     Queue,
     Renewed,
 )
 from monarq.store.message_list import MessageList
-from tests.store.reference_inspection import ANYONE
 from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID
 
 #: Where the model says one of these, a store words it as it likes.
-OWN_WORDS = (EXPIRED, TOO_OLD, UNSAID, ANYONE)
+OWN_WORDS = (EXPIRED, TOO_OLD, UNSAID)
 ANYTHING = "(in the store's own words)"
-
-WAITING = (ItemState.SCHEDULED, ItemState.READY, ItemState.LEASED)
 
 #: Numbers of the store's own, and what is compared apart from the rest.
 NOT_COMPARED: dict[type, tuple[str, ...]] = {
@@ -118,8 +113,6 @@ def plain(answer: Any, ids: Ids | None) -> Any:
     hidden = NOT_COMPARED.get(type(answer), ())
     if isinstance(answer, Acked) and answer.transaction_id is None:
         hidden = ("queue", "partition")  # of a whole lease, which may cover several
-    elif isinstance(answer, Item) and answer.state not in WAITING:
-        hidden = ("effective_priority",)  # nothing depends on it any more
     return {
         name: plain_field(name, getattr(answer, name), ids)
         for name in answer.__struct_fields__

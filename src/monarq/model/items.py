@@ -46,6 +46,7 @@ class Item(Struct, frozen=True, rename="camel", kw_only=True):
     lease_until: int | None = None
     finished_at: int | None = None
     consumer: str | None = None
+    """Who has it, or had it when it was finished; nobody, while it waits."""
     error: str | None = None
     trace_id: str | None = None
     producer: str | None = None

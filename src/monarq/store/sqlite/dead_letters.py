@@ -263,7 +263,6 @@ def start_over(session: Session, queue: Queue, item: WorkItem) -> None:
     items.make_ready(item, items.last_seq(session, item.partition_id))
     item.attempts = 0
     item.error = None
-    item.consumer = None
     item.expires_at = None
     if queue.options.expire_timeout:
         item.expires_at = session.now + micros(queue.options.expire_timeout)

@@ -167,12 +167,14 @@ def make_ready(item: WorkItem, last: int) -> None:
     item.rank = last - item.waited - item.priority
     item.due_at = None
     item.finished_at = None
+    item.consumer = None
 
 
 def schedule(session: Session, item: WorkItem, at: int) -> None:
     if at > session.now:
         item.state = ItemState.SCHEDULED
         item.due_at = at
+        item.consumer = None
     else:
         make_ready(item, last_seq(session, item.partition_id))
 

@@ -186,7 +186,7 @@ begin
             and not exists (
                 select from monarq.unresolved u
                 where u.partition_id = p_partition and u.group_id = held.group_id and u.seq = p_seq
-                    and u.acked)
+                    and (u.acked or u.answered_lease_no = held.lease_no))
     ) then
         return 'conflict';
     end if;
@@ -286,6 +286,7 @@ begin
             i.consumer);
     end if;
     update monarq.items set state = 'cancelled', finished_at = v_now, due_at = null,
+        waited = monarq.item_age(i),
         ended_lease_no = coalesce(lease_no, ended_lease_no),
         ended_answered = lease_no is null and ended_answered,
         lease_no = null, leased_at = null

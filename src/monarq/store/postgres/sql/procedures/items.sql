@@ -44,6 +44,16 @@ begin
 end
 $$;
 
+-- What an item has waited: while it is ready, it grows with each push.
+create or replace function monarq.item_age(i monarq.items) returns bigint
+    language sql stable
+as $$
+    select case when i.state = 'ready'
+        then (select last_seq from monarq.partitions where id = i.partition_id)
+            - i.rank - i.priority
+        else i.waited end
+$$;
+
 -- Makes locked items dead: kept as dead letters, moved to the dead queue, or dropped. Counters
 -- of states are the caller's, but for the dead.
 create or replace function monarq.bury_items(
@@ -79,7 +89,7 @@ begin
         ) as i
         order by i.seq;
         update monarq.items i set state = 'dead', due_at = null, finished_at = p_now,
-            error = d.error, lease_no = null, leased_at = null,
+            waited = monarq.item_age(i), error = d.error, lease_no = null, leased_at = null,
             ended_lease_no = coalesce(i.lease_no, i.ended_lease_no),
             ended_answered = case when i.lease_no is null then i.ended_answered
                 else i.due_at > p_now end
@@ -339,7 +349,8 @@ begin
                         else r_token[d.request] end,
                     leased_at = case when not r_auto_ack[d.request] then v_now end,
                     consumer = r_consumer[d.request],
-                    finished_at = case when r_auto_ack[d.request] then v_now end
+                    finished_at = case when r_auto_ack[d.request] then v_now end,
+                    error = case when not r_auto_ack[d.request] then it.error end
                 from unnest(v_rows, v_to) with ordinality as d (ctid, request, place)
                 where it.ctid = d.ctid
                 returning d.place, d.request, it.lease_no, it.due_at, it.seq, it.payload,
