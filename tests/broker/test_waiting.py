@@ -412,6 +412,25 @@ async def test_no_signal_is_lost_while_a_pop_is_looking(broker: Broker, watched:
     assert payloads(await bounded(waiting)) == [b"1"]
 
 
+async def test_who_is_looking_when_a_partition_is_freed_is_not_overtaken(
+    broker: Broker, watched: Watched
+) -> None:
+    await broker.store.configure("q")
+    await push(broker, "q", b"1")
+    leased = await pop(broker, "q")
+    first, *others = (wait_for(broker, "q") for _ in range(3))
+    await parked(broker, 3)
+    gate = watched.hold_answers("pop")
+    # Its look is in vain, and not back when the next one is woken.
+    await push(broker, "q", b"2")
+    await until(lambda: watched.under_way["pop"] == 1)
+    await ack(broker, leased)
+    gate.set()
+    assert payloads(await bounded(first)) == [b"2"]
+    await until(lambda: is_still(broker))
+    assert not any(other.done() for other in others)
+
+
 async def test_a_queue_may_be_made_while_others_wait_for_it(broker: Broker) -> None:
     waiting = wait_for(broker, "later")
     await parked(broker, 1)

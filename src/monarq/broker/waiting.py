@@ -188,23 +188,19 @@ class Waiting:
 
     def serve(self, place: Place, count: int, cause: str) -> int:
         """So much came that so many can be served at this place; how many were woken."""
-        place.signals += 1
-        woken = self.wake(place, count, cause)
-        place.credit = min(place.credit + count - woken, place.looking)
-        return woken
+        self._signal(place, count)
+        return self.wake(place, count, cause)
 
     def serve_one(self, places: Sequence[Place], cause: str) -> PopCall | None:
         """One can be served, at any of these places: the one who came first."""
         best: Place | None = None
         lowest = 0
         for place in places:
-            place.signals += 1
+            self._signal(place, 1)
             ticket = place.first()
             if ticket is not None and (best is None or ticket < lowest):
                 best, lowest = place, ticket
         if best is None:
-            for place in places:
-                place.credit = min(place.credit + 1, place.looking)
             return None
         call = best.heap[0][1]
         return call if self.wake(best, 1, cause) else None
@@ -212,12 +208,17 @@ class Waiting:
     def hunt(self, place: Place, cause: str) -> int:
         """Something may be there, and nobody knows how much: one looks, and wakes others if
         that was worth it. If somebody is looking already, it goes on with this."""
-        place.signals += 1
+        self._signal(place, 1)
         place.hunting = True
         if place.looking:
-            place.credit = min(place.credit + 1, place.looking)
             return 0
         return self.wake(place, 1, cause)
+
+    def _signal(self, place: Place, count: int) -> None:
+        """Also for those who are looking and may come back with nothing. Most came before those
+        who are woken now, and must not be overtaken by them."""
+        place.signals += 1
+        place.credit = min(place.credit + count, place.looking)
 
     def hunt_everywhere(self, cause: str) -> None:
         for place in self.places:
