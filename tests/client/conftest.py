@@ -1,13 +1,17 @@
 """One client after the other: embedded on each store, and over HTTP."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from monarq.client.async_client import AsyncClient
-from tests.postgres_server import fresh_database
-from tests.server.serving import ServerProcess
+from monarq.config import Settings
+from monarq.server.listening import close_all, open_listeners
+from monarq.server.worker import Worker
+from tests.kept_schemas import empty_schema
 from tests.shared_postgres import POSTGRES_NAMES
 
 WAYS = ("memory", "sqlite", "postgres", "http")
@@ -24,13 +28,27 @@ async def mq(
         async with AsyncClient(f"sqlite:///{tmp_path}/mq.db") as client:
             yield client
     elif request.param == "http":
-        settings = {"store": f"sqlite:///{tmp_path}/mq.db", "data_dir": str(tmp_path)}
-        with ServerProcess(settings) as server:
-            async with AsyncClient(server.url) as client:
-                yield client
-    else:
-        async with (
-            fresh_database(postgres_servers[POSTGRES_NAMES[-1]]) as dsn,
-            AsyncClient(dsn) as client,
-        ):
+        async with served(tmp_path) as url, AsyncClient(url) as client:
             yield client
+    else:
+        dsn = postgres_servers[POSTGRES_NAMES[-1]]
+        async with empty_schema(dsn) as schema, AsyncClient(dsn, schema=schema) as client:
+            yield client
+
+
+@asynccontextmanager
+async def served(directory: Path) -> AsyncIterator[str]:
+    """The address of a server in this process, since starting another takes longer than a test."""
+    settings = Settings(store=f"sqlite:///{directory}/mq.db", data_dir=str(directory))
+    listeners = open_listeners("127.0.0.1", 0)
+    ready = asyncio.Event()
+    worker = Worker(settings, listeners, ready=ready.set)
+    running = asyncio.create_task(worker.run())
+    running.add_done_callback(lambda _: ready.set())
+    try:
+        await ready.wait()
+        yield f"http://127.0.0.1:{listeners[0].getsockname()[1]}"
+    finally:
+        worker.stop()
+        await running
+        close_all(listeners)
