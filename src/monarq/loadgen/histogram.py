@@ -22,9 +22,9 @@ class Histogram:
         self.longest = 0
 
     def add(self, seconds: float, times: int = 1) -> None:
-        micros = max(int(seconds * 1e6), 0)
-        shift = max(micros.bit_length() - _BITS - 1, 0)
-        bucket = (shift << (_BITS + 1)) | (micros >> shift)
+        micros = int(seconds * 1e6) if seconds > 0 else 0
+        shift = micros.bit_length() - _BITS - 1
+        bucket = (shift << (_BITS + 1)) | (micros >> shift) if shift > 0 else micros
         self._counts[bucket] = self._counts.get(bucket, 0) + times
         self.count += times
         self.total += micros * times

@@ -88,11 +88,22 @@ class PopRequests:
         self.pop = target.compose("GET", path)
         self._target = target
         self._group = "" if group is None else f',"consumerGroup":"{group}"'
+        self._around: dict[int, tuple[bytes, bytes]] = {}
+        """What an ack has before and after a lease id of a length."""
 
     def ack(self, lease_id: str) -> bytes:
         """Of all that the lease covers."""
-        body = f'{{"leaseId":"{lease_id}","status":"completed"{self._group}}}'
-        return self._target.compose("POST", "/api/v1/ack/batch", body.encode())
+        before, after = self._around.get(len(lease_id)) or self._frame(lease_id)
+        return before + lease_id.encode() + after
+
+    def _frame(self, lease_id: str) -> tuple[bytes, bytes]:
+        after = f'","status":"completed"{self._group}}}'
+        body = f'{{"leaseId":"{lease_id}{after}'.encode()
+        request = self._target.compose("POST", "/api/v1/ack/batch", body)
+        end = len(request) - len(after.encode())
+        frame = request[: end - len(lease_id)], request[end:]
+        self._around[len(lease_id)] = frame
+        return frame
 
 
 class _Nothing(Struct):
