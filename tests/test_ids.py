@@ -7,6 +7,7 @@ from monarq.ids import (
     is_lease_id,
     lease_id,
     message_id,
+    message_ids,
     new_lease_token,
     parse_lease_id,
     parse_message_id,
@@ -20,6 +21,13 @@ def test_a_message_id_names_its_partition_and_seq_and_reads_back(
 ) -> None:
     assert message_id(partition_id, seq) == f"{partition_id}-{seq}"
     assert parse_message_id(message_id(partition_id, seq)) == (partition_id, seq)
+
+
+@pytest.mark.parametrize("first_seq", [1, 9, 990, 999, 1000, 1001, 9_999, 123_456, 10**17 - 1])
+@pytest.mark.parametrize("count", [0, 1, 2, 1000, 2500])
+def test_the_ids_of_messages_in_a_row_are_the_ids_of_each(first_seq: int, count: int) -> None:
+    seqs = range(first_seq, first_seq + count)
+    assert message_ids(12, first_seq, count) == [message_id(12, seq) for seq in seqs]
 
 
 @pytest.mark.parametrize(

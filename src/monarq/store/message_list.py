@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import overload
 
+from monarq.ids import message_ids
 from monarq.model import Message
 from monarq.store import segments
 
@@ -76,10 +77,10 @@ class MessageRun:
 
     def ids(self) -> list[str]:
         """Transaction ids; a message without one of its own has its id."""
-        prefix = f"{self.partition_id}-"
         given = self.transaction_ids
         if given is None:
-            return [f"{prefix}{seq}" for seq in self.seqs()]
+            return message_ids(self.partition_id, self.first_seq, self.count)
+        prefix = f"{self.partition_id}-"
         return [one or f"{prefix}{seq}" for seq, one in zip(self.seqs(), given, strict=True)]
 
     def seqs(self) -> range:

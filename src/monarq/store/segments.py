@@ -11,7 +11,9 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from io import BytesIO
+from itertools import accumulate, chain, islice
+from operator import sub
 from typing import TypeVar
 
 from msgspec import structs
@@ -47,10 +49,8 @@ def from_bytes(stored: bytes) -> array[int]:
 
 def unpack(data: bytes, offsets: Sequence[int]) -> list[bytes]:
     """The payloads between the offsets, the first of which `data` begins with."""
-    base = offsets[0]
-    if base:
-        return [data[start - base : end - base] for start, end in pairwise(offsets)]
-    return [data[start:end] for start, end in pairwise(offsets)]
+    sizes = map(sub, islice(offsets, 1, None), offsets)
+    return list(map(BytesIO(data).read, sizes))
 
 
 @lru_cache(maxsize=1024)
