@@ -58,6 +58,7 @@ class ChaosRun:
         self._consumers: list[Consumer] = []
 
     async def run(self, seconds: float) -> Report:
+        """Disturb it for so long, from when all of it runs."""
         began = time.monotonic()
         try:
             await self.cluster.start()
@@ -66,7 +67,7 @@ class ChaosRun:
             sending = [asyncio.create_task(sender.run()) for sender in self._senders]
             consuming = [asyncio.create_task(consumer.run()) for consumer in self._consumers]
             try:
-                await self._disturb(began + seconds, [*sending, *consuming])
+                await self._disturb(time.monotonic() + seconds, [*sending, *consuming])
                 for sender in self._senders:
                     sender.stop()
                 await asyncio.gather(*sending)
