@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from io import BytesIO
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 from operator import sub
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ MAX_BYTES = 512 * 1024
 
 def pack(payloads: Sequence[bytes]) -> tuple[bytes, array[int]]:
     """The payloads as one piece, and the n + 1 offsets at which they begin and end."""
-    return b"".join(payloads), array("i", chain((0,), accumulate(map(len, payloads))))
+    return b"".join(payloads), array("i", [0, *accumulate(map(len, payloads))])
 
 
 def to_bytes(offsets: array[int]) -> bytes:
@@ -59,13 +59,14 @@ def offsets_of_one(length: int) -> bytes:
     return to_bytes(array("i", (0, length)))
 
 
-def packed(payloads: Sequence[bytes]) -> Iterator[tuple[int, int, bytes, array[int]]]:
+def packed(payloads: Sequence[bytes]) -> list[tuple[int, int, bytes, array[int]]]:
     """The payloads as segments: from and to which of them, the piece and its offsets."""
-    if len(payloads) <= MAX_MESSAGES and sum(map(len, payloads)) <= MAX_BYTES:
-        yield 0, len(payloads), *pack(payloads)
-        return
-    for start, end in cuts(list(map(len, payloads))):
-        yield start, end, *pack(payloads[start:end])
+    data, offsets = pack(payloads)
+    if len(payloads) <= MAX_MESSAGES and len(data) <= MAX_BYTES:
+        return [(0, len(payloads), data, offsets)]
+    return [
+        (start, end, *pack(payloads[start:end])) for start, end in cuts(list(map(len, payloads)))
+    ]
 
 
 def cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

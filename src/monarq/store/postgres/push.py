@@ -23,6 +23,8 @@ _NOTE_REFUSED = "update monarq.push_marks set refused = $2 where mark = $1"
 _REFUSED = "select refused from monarq.push_marks where mark = $1"
 _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
 _ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
+# Looked up once, not for each of a thousand targets.
+_ORDERED = QueueKind.ORDERED
 
 
 class _TriedError(Exception):
@@ -158,11 +160,12 @@ async def _keep_mark(unit: Database | Work, batch: PushBatch) -> None:
 
 def by_kind(targets: list[Target]) -> tuple[list[Target], list[Target]]:
     """Those with something to store: of ordered queues, and of work queues."""
-    full = [target for target in targets if target.items]
-    return (
-        [target for target in full if target.queue.kind is QueueKind.ORDERED],
-        [target for target in full if target.queue.kind is QueueKind.WORK],
-    )
+    ordered: list[Target] = []
+    work: list[Target] = []
+    for target in targets:
+        if target.items:
+            (ordered if target.queue.kind is _ORDERED else work).append(target)
+    return ordered, work
 
 
 def refused(refusal: RefusedError, targets: list[Target]) -> list[Target]:

@@ -6,7 +6,6 @@ Calls no procedure of push: whoever does tells it what was refused, or what was 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from operator import attrgetter
 
 from monarq.crypto import Cipher
@@ -85,7 +84,7 @@ class PushBatch:
         """
         queues = await self._queues(unit)
         open_requests = self.open
-        keys = set().union(*(self._shapes[index].names for index in open_requests))
+        keys = frozenset().union(*{self._shapes[index].names for index in open_requests})
         names: dict[str, set[str]] = {}
         for queue, partition in keys:
             names.setdefault(queue, set()).add(partition)
@@ -95,14 +94,16 @@ class PushBatch:
             for partition in names[queue]:
                 targets[queue, partition] = Target(queues[queue], partition, ids[partition])
         for index in open_requests:
-            request, shape = self.requests[index], self._shapes[index]
+            items, shape = self.requests[index].items, self._shapes[index]
+            # All of its items are alike, and none is known to be there already.
+            is_whole = not shape.ids or (not self._known and len(shape.ids) == len(items))
             if (
-                shape.place is not None
-                and self._is_whole(request, shape)
-                and targets[shape.place].add_whole(index, request.items, shape.ids)
+                is_whole
+                and shape.place is not None
+                and targets[shape.place].add_whole(index, items, shape.ids)
             ):
                 continue
-            for place, item in enumerate(request.items):
+            for place, item in enumerate(items):
                 target = targets[item.queue, item.partition]
                 if item.transaction_id is None or (
                     (target.partition_id, item.transaction_id) not in self._known
@@ -110,16 +111,15 @@ class PushBatch:
                     target.add(index, place, item)
         return sorted(targets.values(), key=_partition_id)
 
-    def _is_whole(self, request: Push, shape: PushShape) -> bool:
-        """Whether all of its items are alike, and none is known to be there already."""
-        return not shape.ids or (not self._known and len(shape.ids) == len(request.items))
-
     async def _queues(self, unit: Work | None) -> dict[str, Queue]:
         """The queues of all open requests; those whose items do not fit them are answered."""
-        queues = await self._catalog.queues(self._queue_names(), unit)
-        found_good: set[tuple[int, bool]] = set()
-        for index in self.open:
-            kind = (id(self._shapes[index]), self.requests[index].commands)
+        open_requests = self.open
+        wanted = self._queue_names(open_requests)
+        queues = await self._catalog.queues(wanted, unit)
+        found_good: set[tuple[frozenset[str], bool, bool]] = set()
+        for index in open_requests:
+            shape = self._shapes[index]
+            kind = (shape.queues, shape.has_work_fields, self.requests[index].commands)
             if kind in found_good:
                 continue
             try:
@@ -127,8 +127,9 @@ class PushBatch:
                     found_good.add(kind)
             except MonarqError as error:
                 self.outcomes[index] = error
-        wanted = self._queue_names()
-        missing = wanted - queues.keys()
+        if len(queues) == len(wanted):
+            return queues
+        missing = self._queue_names(self.open) - queues.keys()
         if missing:
             if unit is None:
                 raise MissingError
@@ -138,7 +139,7 @@ class PushBatch:
             queues |= made
         return queues
 
-    def _labels(self, names: set[str]) -> dict[str, tuple[str, str]]:
+    def _labels(self, names: frozenset[str]) -> dict[str, tuple[str, str]]:
         """Namespace and task of queues that have to be made: what the first item says."""
         labels: dict[str, tuple[str, str]] = {}
         for index in self.open:
@@ -159,14 +160,14 @@ class PushBatch:
                 raise RefusedError("stale", None)
         return ids
 
-    def _queue_names(self) -> set[str]:
-        return {queue for index in self.open for queue, _ in self._shapes[index].names}
+    def _queue_names(self, indexes: Sequence[int]) -> frozenset[str]:
+        return frozenset().union(*{self._shapes[index].queues for index in indexes})
 
     def _check(self, index: int, queues: dict[str, Queue]) -> bool:
         """Refuse a request whose items are not what their queues take; a missing one is ordered.
-        Returns whether any other request of this shape is good too."""
+        Returns whether any other request of this kind is good too."""
         shape = self._shapes[index]
-        known = [queues.get(queue) for queue, _ in shape.names]
+        known = [queues.get(queue) for queue in shape.queues]
         for queue in known:
             check_commands(queue, self.requests[index].commands)
             if queue is not None and queue.options.encryption_enabled and self.cipher is None:
@@ -228,6 +229,7 @@ class PushBatch:
 
     def finish(self, targets: Sequence[Target], first_seqs: dict[int, int]) -> None:
         """All open requests were stored."""
+        requests, outcomes = self.requests, self.outcomes
         in_parts: dict[int, list[Pushed | None]] = {}
         for target in targets:
             first = first_seqs.get(target.partition_id, 0)
@@ -235,21 +237,21 @@ class PushBatch:
             start = 0
             for index, place, count in target.runs:
                 end = start + count
-                size = len(self.requests[index].items)
+                size = len(requests[index].items)
                 if count == size:
-                    self.outcomes[index] = pushed[start:end]
+                    outcomes[index] = pushed[start:end]
                 else:
                     answers = in_parts.get(index) or in_parts.setdefault(index, [None] * size)
                     answers[place : place + count] = pushed[start:end]
                 start = end
             for index, place, nth in target.repeats or ():
-                item = self.requests[index].items[place]
-                answers = in_parts.setdefault(index, [None] * len(self.requests[index].items))
-                answers[place] = _duplicate(item, target.partition_id, first + nth)
+                items = requests[index].items
+                answers = in_parts.setdefault(index, [None] * len(items))
+                answers[place] = _duplicate(items[place], target.partition_id, first + nth)
         for index in self.open:
-            answers = in_parts.get(index) or [None] * len(self.requests[index].items)
+            answers = in_parts.get(index) or [None] * len(requests[index].items)
             self._add_duplicates(index, answers, targets)
-            self.outcomes[index] = [answer for answer in answers if answer is not None]
+            outcomes[index] = [answer for answer in answers if answer is not None]
 
     def _add_duplicates(
         self, index: int, answers: list[Pushed | None], targets: Sequence[Target]
@@ -269,32 +271,27 @@ class PushBatch:
 
 
 _partition_id = attrgetter("partition_id")
+# Looked up once: to find a member by its name takes as long as a struct.
+_QUEUED = PushStatus.QUEUED
 
 
 def _queued(target: Target, first_seq: int) -> list[Pushed]:
-    partition_id = target.partition_id
+    queue, partition_id = target.queue.name, target.partition_id
     if len(target.items) == 1:
         [item] = target.items
         own = item.transaction_id or f"{partition_id}-{first_seq}"
-        queue = target.queue.name
-        return [Pushed(PushStatus.QUEUED, queue, partition_id, first_seq, own, item.trace_id)]
-    seqs = range(first_seq, first_seq + len(target.items))
-    if not target.by_id:
-        ids = [f"{partition_id}-{seq}" for seq in seqs]
-    else:
-        given = zip(seqs, target.ids(), strict=True)
-        ids = [own or f"{partition_id}-{seq}" for seq, own in given]
-    return list(
-        map(
-            Pushed,
-            repeat(PushStatus.QUEUED),
-            repeat(target.queue.name),
-            repeat(partition_id),
-            seqs,
-            ids,
-            [item.trace_id for item in target.items],
+        return [Pushed(_QUEUED, queue, partition_id, first_seq, own, item.trace_id)]
+    return [
+        Pushed(
+            _QUEUED,
+            queue,
+            partition_id,
+            seq,
+            item.transaction_id or f"{partition_id}-{seq}",
+            item.trace_id,
         )
-    )
+        for seq, item in enumerate(target.items, first_seq)
+    ]
 
 
 def _duplicate(item: PushItem, partition_id: int, seq: int) -> Pushed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -32,8 +32,9 @@ from monarq.store.validation.fields import (
 class PushShape(Struct, frozen=True):
     """What is worth knowing of a push before each of its items is looked at."""
 
-    names: Set[tuple[str, str]]
+    names: frozenset[tuple[str, str]]
     """The queues and partitions it goes to."""
+    queues: frozenset[str]
     place: tuple[str, str] | None = None
     """The one of them, if there is but one."""
     ids: Sequence[str] = ()
@@ -50,6 +51,7 @@ def check_push(request: Push) -> PushShape:
         raise InvalidRequestError(f"items must be at most {MAX_BATCH} in one push")
     if request.producer is not None:
         check_name(request.producer, "producer")
+    ids: Sequence[str] = ()
     try:
         if len(items) == 1:
             shape = _shape_of_one(items[0].queue, items[0].partition)
@@ -57,7 +59,8 @@ def check_push(request: Push) -> PushShape:
             shape = _shape_of_many(items)
     except TypeError:
         raise InvalidRequestError("queue and partition must be text") from None
-    ids = [item.transaction_id for item in items if item.transaction_id is not None]
+    if len(items) > 1 or items[0].transaction_id is not None:
+        ids = [item.transaction_id for item in items if item.transaction_id is not None]
     if ids:
         check_names(ids, "transactionId")
     has_work_fields = False
@@ -84,7 +87,7 @@ def check_push(request: Push) -> PushShape:
             _check_work_fields(item)
             has_work_fields = True
     if ids or has_work_fields:
-        return PushShape(shape.names, shape.place, ids, has_work_fields)
+        return PushShape(shape.names, shape.queues, shape.place, ids, has_work_fields)
     return shape
 
 
@@ -94,18 +97,19 @@ def _shape_of_one(queue: str, partition: str) -> PushShape:
     check_name(queue, "queue")
     check_name(partition, "partition")
     place = (queue, partition)
-    return PushShape(frozenset({place}), place)
+    return PushShape(frozenset({place}), frozenset({queue}), place)
 
 
 def _shape_of_many(items: Sequence[PushItem]) -> PushShape:
     """A push has many items of few queues and partitions, so each name is checked once."""
-    names = {(item.queue, item.partition) for item in items}
+    names = frozenset({(item.queue, item.partition) for item in items})
     if len(names) == 1:
         [(queue, partition)] = names
         return _shape_of_one(queue, partition)
-    check_names({queue for queue, _ in names}, "queue")
+    queues = frozenset({queue for queue, _ in names})
+    check_names(queues, "queue")
     check_names([partition for _, partition in names], "partition")
-    return PushShape(names)
+    return PushShape(names, queues)
 
 
 def _check_rare_fields(item: PushItem) -> None:
