@@ -10,7 +10,7 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import EncryptionKeyError, InvalidRequestError, StoreUnavailableError
-from monarq.model import DeadLetterFilter
+from monarq.model import DEFAULT_GROUP, DeadLetterFilter
 from monarq.store import Store
 from monarq.store.arrow import row_batch
 from monarq.store.batches import rows_of
@@ -65,8 +65,10 @@ async def test_the_delivery_log_is_exported_as_it_is_listed(
     await pop(store, "q", 2)
     clock.advance(6)
     await store.lifecycle()
+    await store.delete_group(DEFAULT_GROUP)
     listed = await every(store.list_deliveries)
     exported = await read(store, "deliveries")
+    assert {row["consumer_group"] for row in exported} == {DEFAULT_GROUP}
     assert len(exported) == len(listed) >= 3
     for row, delivery in zip(exported, listed, strict=True):
         assert row["consumer_group"] == delivery.group

@@ -619,6 +619,26 @@ async def test_acks_of_items_in_one_call_are_fenced_in_their_order(store: Store)
     assert [code_of(answer) for answer in answers] == ["lease_foreign", None, "lease_unknown"]
 
 
+@pytest.mark.parametrize("is_on_item", [False, True])
+async def test_acks_of_messages_and_items_in_one_call_are_fenced_in_their_order(
+    store: Store, is_on_item: bool
+) -> None:
+    await work_queue(store, 2)
+    for partition in "ab":
+        await push(store, "q", partition=partition)
+    (item, on_item), (other_item, _) = [await pop_one(store, "w") for _ in range(2)]
+    (message, on_message), (other, _) = [await pop_one(store, "q") for _ in range(2)]
+    lease, targets, then = (
+        (on_item, (message, item, other), "lease_taken_over")
+        if is_on_item
+        else (on_message, (item, message, other_item), "lease_unknown")
+    )
+    answers = await store.ack(
+        [Ack(transaction_id=t.id, partition_id=t.partition_id, lease_id=lease) for t in targets]
+    )
+    assert [code_of(answer) for answer in answers] == ["lease_foreign", None, then]
+
+
 async def test_a_made_up_lease_on_an_item_is_unknown(store: Store) -> None:
     await work_queue(store, 1)
     item, lease = await pop_one(store, "w")

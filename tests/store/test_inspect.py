@@ -480,6 +480,16 @@ async def test_auto_acked_deliveries_are_logged_too(store: Store) -> None:
     assert (row.completed, row.first_seq, row.last_seq, row.consumer) == (3, 1, 3, "me")
 
 
+async def test_the_log_still_names_a_group_that_was_deleted(store: Store) -> None:
+    await push(store, "q")
+    for _ in range(2):
+        await pop(store, "q", auto_ack=True, group="g")
+        await store.delete_group("g", queue="q")
+    rows = await every(store.list_deliveries)
+    assert [row.group for row in rows] == ["g", "g"]
+    assert [row.group for row in await store.deliveries_of(rows[0].partition_id, 1)] == ["g", "g"]
+
+
 async def test_the_log_is_paged_by_id_and_filtered_by_queue(store: Store) -> None:
     for n in range(6):
         await push(store, f"q{n % 2}")

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from monarq.errors import LeaseError, LeaseExpiredError, MonarqError, NotFoundError
+from monarq.errors import (
+    LeaseError,
+    LeaseExpiredError,
+    LeaseForeignError,
+    LeaseTakenOverError,
+    LeaseUnknownError,
+    MonarqError,
+    NotFoundError,
+)
 from monarq.model import Ack, Acked, QueueKind
 from monarq.store.contract import Outcome
 from monarq.store.postgres.ack_parts import STATUS, Part, fault, lease_of
@@ -17,9 +25,44 @@ from monarq.store.postgres.message_acks import ack_messages, complete_runs, runs
 from monarq.store.validation import check_ack
 
 _LEASES = "select * from monarq.ack_leases($1, $2, $3, $4, $5, $6)"
+_DISPUTED = {LeaseForeignError, LeaseTakenOverError, LeaseUnknownError}
+"""What depends on whether a lease is live for something else."""
 
 
 async def ack(
+    unit: Database | Work, catalog: Catalog, requests: Sequence[Ack]
+) -> list[Outcome[Acked]]:
+    outcomes = await _by_kind(unit, catalog, requests)
+    if _DISPUTED.isdisjoint(map(type, outcomes)):
+        return outcomes
+    return await _in_order(unit, catalog, requests, outcomes)
+
+
+async def _in_order(
+    unit: Database | Work,
+    catalog: Catalog,
+    requests: Sequence[Ack],
+    outcomes: list[Outcome[Acked]],
+) -> list[Outcome[Acked]]:
+    """Different partitions and items are not answered in the order of the requests, and a lease
+    that is for something else is told so only until the last answer under it."""
+    last_answers = {
+        request.lease_id: n
+        for n, (request, outcome) in enumerate(zip(requests, outcomes, strict=True))
+        if isinstance(outcome, Acked)
+    }
+    for n, (request, outcome) in enumerate(zip(requests, outcomes, strict=True)):
+        last = last_answers.get(request.lease_id)
+        if last is None or request.transaction_id is None or type(outcome) not in _DISPUTED:
+            continue
+        if n < last:
+            outcomes[n] = fault("lease_foreign")
+        elif isinstance(outcome, LeaseForeignError):
+            [outcomes[n]] = await _by_kind(unit, catalog, [request])
+    return outcomes
+
+
+async def _by_kind(
     unit: Database | Work, catalog: Catalog, requests: Sequence[Ack]
 ) -> list[Outcome[Acked]]:
     runs = runs_in_line(catalog, requests)

@@ -63,7 +63,7 @@ _ID = "d.partition_id || '-' || d.seq"
 _EXPRESSIONS: dict[str, dict[str, str]] = {
     "deliveries": {
         "partition": "coalesce(p.name, '')",
-        "consumer_group": "coalesce(g.name, '')",
+        "consumer_group": "coalesce(g.name, gone.name, '')",
         "lease_number": "d.lease_no",
     },
     "dead_letters": {
@@ -84,6 +84,7 @@ _JOINS = {
     "deliveries": """
         left join monarq.partitions p on p.id = d.partition_id
         left join monarq.groups g on g.id = d.group_id
+        left join monarq.deleted_groups gone on gone.id = d.group_id
     """,
     "items": "join monarq.partitions p on p.id = d.partition_id",
 }

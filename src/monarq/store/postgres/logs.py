@@ -13,10 +13,12 @@ from monarq.store.postgres.database import Database
 from monarq.store.validation import check_int, check_limit, check_name, check_text, check_trace
 
 DELIVERY_COLUMNS = """
-    select d.*, q.name as queue, coalesce(p.name, '') as partition, coalesce(g.name, '') as group
+    select d.*, q.name as queue, coalesce(p.name, '') as partition,
+        coalesce(g.name, gone.name, '') as group
     from monarq.deliveries d join monarq.queues q on q.id = d.queue_id
     left join monarq.partitions p on p.id = d.partition_id
     left join monarq.groups g on g.id = d.group_id
+    left join monarq.deleted_groups gone on gone.id = d.group_id
 """
 _DELIVERIES = f"""
     {DELIVERY_COLUMNS}

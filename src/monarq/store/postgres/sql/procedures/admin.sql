@@ -56,7 +56,11 @@ begin
         ended_at = excluded.ended_at;
     delete from monarq.unresolved where group_id = p_group
         and partition_id in (select id from monarq.partitions where queue_id = p_queue);
-    delete from monarq.groups where id = p_group;
+    with gone as (
+        delete from monarq.groups where id = p_group returning id, name
+    )
+    insert into monarq.deleted_groups (id, name, deleted_at)
+    select id, name, monarq.time(p_now) from gone;
     perform monarq.tally(p_queue, 0, completed => sum(completed)::bigint,
             failed => sum(failed)::bigint, dead => sum(dead)::bigint)
         from monarq.counters where queue_id = p_queue and group_id = p_group

@@ -523,13 +523,6 @@ begin
         select * into i from monarq.items where partition_id = a_partition[n] and seq = v_seqs[n];
         v_fault := case when i.seq is null then 'not_found'
             else monarq.item_fault(v_now, i, a_lease[n], a_token[n]) end;
-        -- The short way was taken before, also by acks behind this one.
-        if v_fault in ('lease_taken_over', 'lease_unknown') and exists (
-            select from unnest(v_done) as d
-            where d > n and a_lease[d] = a_lease[n] and a_token[d] = a_token[n]
-        ) then
-            v_fault := 'lease_foreign';
-        end if;
         if v_fault is not null then
             faults[n] := v_fault;
             continue;

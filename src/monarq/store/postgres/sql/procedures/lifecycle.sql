@@ -274,6 +274,11 @@ begin
         where ended_at <= p_now - v_week order by ended_at limit p_limit for update skip locked);
     get diagnostics v_count = row_count;
     v_removed := v_removed + v_count;
+    delete from monarq.deleted_groups where id in (
+        select id from monarq.deleted_groups where deleted_at <= p_now - v_week
+        order by deleted_at limit p_limit for update skip locked);
+    get diagnostics v_count = row_count;
+    v_removed := v_removed + v_count;
     delete from monarq.outputs where (partition_id, seq, attempt, start) in (
         select partition_id, seq, attempt, start from monarq.outputs
         where written_at <= p_now - v_week order by written_at limit p_limit
