@@ -19,7 +19,7 @@ from monarq.server.routes import ROUTES
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.opening import open_store
-from tests.postgres_server import fresh_database
+from tests.kept_schemas import empty_schema
 from tests.shared_postgres import POSTGRES_NAMES
 
 BOUND = 20.0
@@ -154,11 +154,17 @@ async def answered(handled: Handled) -> Answered:
 
 
 @asynccontextmanager
-async def running_api(address: str, **settings: Any) -> AsyncIterator[Api]:
+async def running_api(
+    address: str, *, schema: str = "monarq", **settings: Any
+) -> AsyncIterator[Api]:
     clock = ManualClock()
     chosen = Settings(**settings)
     broker = await Broker.start(
-        lambda: open_store(address, clock=clock), chosen, clock=clock, buffer_dir=None, peers=None
+        lambda: open_store(address, clock=clock, schema=schema),
+        chosen,
+        clock=clock,
+        buffer_dir=None,
+        peers=None,
     )
     try:
         yield Api(Service(broker, chosen, clock.now(), "test", clock), clock)
@@ -175,10 +181,8 @@ async def api(
         async with running_api("memory:") as running:
             yield running
     else:
-        async with (
-            fresh_database(postgres_servers[request.param]) as dsn,
-            running_api(dsn) as running,
-        ):
+        dsn = postgres_servers[request.param]
+        async with empty_schema(dsn) as schema, running_api(dsn, schema=schema) as running:
             yield running
 
 
