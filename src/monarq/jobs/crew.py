@@ -16,8 +16,9 @@ log = logging.getLogger("monarq.worker")
 
 T = TypeVar("T")
 
-#: How long one hand goes on with jobs that never wait before others have their turn.
-_TURN_SECONDS = 0.002
+#: How long one hand goes on with jobs that never wait before others have their turn. A call to the
+#: store takes a few turns to leave.
+_TURN_SECONDS = 0.0005
 
 
 class Crew(Generic[T]):

@@ -43,6 +43,9 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 #: Tasks that one call leases at most.
 _MOST_AT_ONCE = 500
+#: More are leased when one in so many of those ahead is missing: few calls, and the next jobs are
+#: on their way while the last ones run.
+_WORTH_A_CALL = 4
 #: What was leased ahead and waits for longer than from one look to the next is given back.
 _LOOK_SECONDS = 0.5
 
@@ -148,13 +151,12 @@ class Worker:
     async def _work(self) -> None:
         pause = 0.0
         while not self._stopping.is_set():
-            ahead = self._ahead()
-            # Half of what is leased ahead at a time: few calls, and always something to do.
-            if self._crew.room <= 0 and self._crew.waiting >= (ahead + 1) // 2:
+            most = self._wanted()
+            if not most:
                 await self._unless_stopped(self._crew.one_ended())
                 continue
             try:
-                found = await self._look(ahead)
+                found = await self._look(most)
                 pause = 0.0
             except PASSING as error:
                 pause = min(max(2 * pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
@@ -168,16 +170,20 @@ class Worker:
             if self._burst or self._crew.room <= 0:
                 await self._unless_stopped(self._crew.one_ended())
 
-    def _ahead(self) -> int:
-        """How many jobs to lease for which there is no room yet. Commands are never leased so."""
+    def _wanted(self) -> int:
+        """How many jobs to lease now: as many as there is room for, and some ahead. None, while
+        hardly any of those ahead has begun. Commands are never leased ahead."""
         ahead = self._pace.ahead(self._crew.begun, time.monotonic())
-        return 0 if any(self._runs_commands.values()) else ahead
+        if any(self._runs_commands.values()):
+            ahead = 0
+        wanted = self._crew.room + ahead
+        is_enough = self._crew.room > 0 or wanted >= max(1, ahead // _WORTH_A_CALL)
+        return wanted if is_enough else 0
 
-    async def _look(self, ahead: int) -> int:
-        """Start what is found; how many. Only as many as there is room for, and so many ahead, are
-        leased; and none ahead where they have to be waited for."""
+    async def _look(self, most: int) -> int:
+        """Start what is found; how many. None is leased ahead where it has to be waited for."""
         for queue in self._queues:
-            popped = await self._pop(queue, 0.0, self._crew.room + ahead)
+            popped = await self._pop(queue, 0.0, most)
             if popped.messages:
                 return await self._begin(queue, popped)
         return 0 if self._burst or self._crew.room <= 0 else await self._wait_for_any()
