@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import perf_counter
 from typing import Any
 
+from msgspec import Struct
+
 from monarq.errors import ForbiddenError
 from monarq.server.answers import HttpError, error_answer
 from monarq.server.decoding import body_decoder, is_json, not_json, query_decoder
@@ -96,16 +98,13 @@ class _Meaning:
         self.is_json = is_json(headers)
 
 
-class _Call:
+class _Call(Struct):
     """One request under way: makes its answer, and tells the observer of it."""
 
-    __slots__ = ("_headers", "_observe", "_started", "route")
-
-    def __init__(self, observe: Observe | None, headers: dict[str, str]) -> None:
-        self._observe = observe
-        self._headers = headers
-        self._started = perf_counter()
-        self.route: Route | None = None
+    observe: Observe | None
+    headers: dict[str, str]
+    started: float
+    route: Route | None = None
 
     def settle(self, handled: Handled) -> Handled:
         """What the protocol gets for what the handler returned."""
@@ -135,9 +134,8 @@ class _Call:
         return settled
 
     def told(self, answer: Answer) -> None:
-        if self._observe is not None:
-            seconds = perf_counter() - self._started
-            self._observe(self.route, self._headers, answer.status, seconds)
+        if self.observe is not None:
+            self.observe(self.route, self.headers, answer.status, perf_counter() - self.started)
 
 
 class Application:
@@ -167,7 +165,7 @@ class Application:
 
         Never raises, and neither does a coroutine that it returns (unless it is cancelled).
         """
-        call = _Call(self._observe, head.headers)
+        call = _Call(self._observe, head.headers, perf_counter())
         try:
             meaning: _Meaning | None = head.meaning
             if meaning is None:

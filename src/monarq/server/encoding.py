@@ -26,34 +26,28 @@ _BUFFERED = PushStatus.BUFFERED
 
 
 def pushed_items(pushed: list[Pushed]) -> list[PushedItem]:
-    return [
-        PushedItem(
-            index,
-            answer.status,
-            f"{answer.partition_id}-{answer.seq}",
-            answer.transaction_id,
-            str(answer.partition_id),
-            answer.trace_id,
-            answer.queue,
-            answer.seq,
-        )
-        if answer.status is not _BUFFERED
-        else _buffered(index, answer)
-        for index, answer in enumerate(pushed)
-    ]
+    if len(pushed) == 1:
+        # As most answers have: a comprehension would cost as much as the item.
+        return [_pushed_item(0, pushed[0])]
+    return [_pushed_item(index, answer) for index, answer in enumerate(pushed)]
 
 
-def _buffered(index: int, answer: Pushed) -> PushedItem:
-    """Its place is not known before it is in the store."""
+def _pushed_item(index: int, answer: Pushed) -> PushedItem:
+    status = answer.status
+    if status is _BUFFERED:
+        # Its place is not known before it is in the store.
+        own = answer.transaction_id or None
+        return PushedItem(index, status, None, own, None, answer.trace_id, answer.queue, None)
+    partition_id, seq = str(answer.partition_id), answer.seq
     return PushedItem(
         index,
-        answer.status,
-        None,
-        answer.transaction_id or None,
-        None,
+        status,
+        f"{partition_id}-{seq}",
+        answer.transaction_id,
+        partition_id,
         answer.trace_id,
         answer.queue,
-        None,
+        seq,
     )
 
 
