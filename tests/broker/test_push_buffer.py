@@ -151,8 +151,11 @@ async def test_the_size_of_all_files_is_bounded_and_room_is_made_by_replaying(
     assert 0 < kept < 100
     assert "kept" not in answers[kept:]
     assert sum(path.stat().st_size for path in buffer_files(tmp_path)) <= 5000
+    await buffer.adopt()
     assert buffer.state.failing is not None
     assert texts(await drain(buffer)) == [str(number) for number in range(kept)]
+    await buffer.adopt()
+    assert buffer.state.failing is None
     await fill(buffer, "again")
     assert buffer.state.failing is None
     await buffer.close()

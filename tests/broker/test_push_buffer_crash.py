@@ -196,6 +196,22 @@ async def test_a_full_disk_refuses_clearly_and_goes_on_when_there_is_room(disk: 
     await buffer.close()
 
 
+async def test_room_on_a_disk_that_was_full_is_noticed_though_nothing_is_pushed(disk: Disk) -> None:
+    buffer = await PushBuffer.open(disk.place / "buffer")
+    await fill(buffer, "kept")
+    disk.fill()
+    with pytest.raises(BufferWriteError):
+        await fill(buffer, "x" * 10_000)
+    await buffer.adopt()
+    assert buffer.state.failing is not None
+    disk.make_room()
+    await buffer.adopt()
+    assert buffer.state.failing is None
+    assert texts(await drain(buffer)) == ["kept"]
+    await buffer.close()
+    assert list((disk.place / "buffer").rglob("*")) == []
+
+
 async def test_what_is_buffered_can_be_replayed_from_a_disk_that_is_full(disk: Disk) -> None:
     buffer = await PushBuffer.open(disk.place / "buffer", file_bytes=4_000)
     expected = [str(number) for number in range(100)]

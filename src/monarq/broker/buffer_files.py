@@ -8,6 +8,8 @@ Everything here blocks, and is called from one thread at a time (that of `push_b
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ from monarq.broker.buffer_records import (
     decode_entry,
     encode_entry,
 )
-from monarq.broker.journal import BufferFile, FileTroubleError, Journal
+from monarq.broker.journal import BufferFile, FileTroubleError, Journal, write_all
 from monarq.broker.set_aside import DIRECTORY, SetAside, SetAsidePush, time_text
 from monarq.broker.subdirectories import Subdirectories
 from monarq.clock import Clock
@@ -50,7 +52,7 @@ class BufferState(Struct, frozen=True, kw_only=True):
     others: list[str] = []
     """Subdirectories with records for another store, which this process does not replay."""
     failing: str | None = None
-    """Why the last append failed, if it did."""
+    """Why the last append failed, if it did and still would."""
 
 
 class Record(Struct, frozen=True):
@@ -91,6 +93,8 @@ class BufferFiles:
         self._adopted: list[Journal] = []
         self._records = 0
         self._failing: str | None = None
+        self._trial_bytes = 0
+        """What the last append had to write, or had no room for."""
         self._saved_at = 0.0
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -124,6 +128,7 @@ class BufferFiles:
         room = self._room()
         records: list[bytes] = []
         answers: list[BufferWriteError | None] = []
+        refused = 0
         for entry in entries:
             try:
                 record = encode_entry(entry, salt, self._cipher)
@@ -137,14 +142,28 @@ class BufferFiles:
                         "try again when the store is back"
                     )
                 )
+                refused = max(refused, len(record))
                 continue
             room -= len(record)
             records.append(record)
             answers.append(None)
+        self._trial_bytes = refused or sum(map(len, records))
         if records:
             self._own.append(records)
             self._records += len(records)
         return answers
+
+    def _look_for_room(self) -> None:
+        """Whether what failed would be written now: it may be long until the next append."""
+        if self._failing is None or self._room(look=True) < self._trial_bytes:
+            return
+        try:
+            with tempfile.TemporaryFile(dir=self._own.directory, buffering=0) as trial:
+                write_all(trial.fileno(), [bytes(self._trial_bytes)])
+                os.fdatasync(trial.fileno())
+        except OSError:
+            return
+        self._failing = None
 
     def _room(self, *, look: bool = False) -> int:
         """Bytes that may still be written; with `look`, after a new look at what others have."""
@@ -287,10 +306,11 @@ class BufferFiles:
     # --- subdirectories ----------------------------------------------------------------
 
     def adopt(self) -> None:
-        """Take over what processes that are gone have left."""
+        """Take over what processes that are gone have left, and see what else has changed."""
         self._adopted += self._places.claim_left(self._mine())
         self._places.look(self._mine())
         self._aside.look()
+        self._look_for_room()
         self._publish()
 
     def _mine(self) -> set[Path]:
