@@ -80,6 +80,8 @@ def _run_messages(run: MessageRun, lease: str | None, group: str) -> Iterable[Po
     if run.headers is not None:
         return [_message(message, lease, group) for message in run.messages()]
     partition_id = str(run.partition_id)
+    if run.count == 1:
+        return [_only_message(run, partition_id, lease, group)]
     own = [f"{partition_id}-{seq}" for seq in run.seqs()]
     return map(
         PoppedMessage,
@@ -97,6 +99,29 @@ def _run_messages(run: MessageRun, lease: str | None, group: str) -> Iterable[Po
         repeat(1),
         repeat(0),
         repeat(None) if run.producers is None else run.producers,
+    )
+
+
+def _only_message(
+    run: MessageRun, partition_id: str, lease: str | None, group: str
+) -> PoppedMessage:
+    """For one, columns are more to set up than to go through."""
+    own = f"{partition_id}-{run.first_seq}"
+    return PoppedMessage(
+        own,
+        own if run.transaction_ids is None else run.transaction_ids[0] or own,
+        None if run.trace_ids is None else run.trace_ids[0],
+        Raw(run.payloads()[0]),
+        iso(run.created_at),
+        run.queue,
+        run.partition,
+        partition_id,
+        lease,
+        group,
+        run.first_seq,
+        1,
+        0,
+        None if run.producers is None else run.producers[0],
     )
 
 
