@@ -8,7 +8,8 @@ from typing import Any
 
 from monarq.cli.formats import duration
 from monarq.cli.tables import printable
-from monarq.jobs.presence import Presence, RunningJob
+from monarq.jobs.presence import Presence
+from monarq.model import Message
 
 log = logging.getLogger("monarq.worker")
 
@@ -21,21 +22,21 @@ class ToldPresence(Presence):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._begun: dict[str, tuple[RunningJob, float]] = {}
+        self._begun: dict[str, float] = {}
 
-    def began(self, job: RunningJob) -> None:
-        super().began(job)
-        self._begun[job.id] = (job, time.monotonic())
-        again = f", attempt {job.attempt}" if job.attempt > 1 else ""
-        log.info("%s began on %s%s: %s", job.job, job.queue, again, printable(job.what)[:_LONGEST])
+    def began(self, message: Message, what: str) -> None:
+        super().began(message, what)
+        self._begun[message.id] = time.monotonic()
+        again = f", attempt {message.attempts}" if message.attempts > 1 else ""
+        what = printable(what)[:_LONGEST]
+        log.info("%s began on %s%s: %s", message.transaction_id, message.queue, again, what)
 
-    def ended(self, job_id: str, *, succeeded: bool | None) -> None:
-        super().ended(job_id, succeeded=succeeded)
-        begun = self._begun.pop(job_id, None)
-        if begun is not None:
-            job, at = begun
+    def ended(self, message: Message, *, succeeded: bool | None) -> None:
+        super().ended(message, succeeded=succeeded)
+        at = self._begun.pop(message.id, None)
+        if at is not None:
             level = logging.WARNING if succeeded is False else logging.INFO
-            log.log(level, "%s %s after %s", job.job, _ENDS[succeeded], _since(at))
+            log.log(level, "%s %s after %s", message.transaction_id, _ENDS[succeeded], _since(at))
 
 
 def _since(at: float) -> str:

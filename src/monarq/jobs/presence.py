@@ -16,7 +16,7 @@ from monarq.client.link import Link
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
 from monarq.jobs.identity import ProcessIdentity, this_process
-from monarq.model import Record
+from monarq.model import Message, Record
 from monarq.times import iso
 
 log = logging.getLogger("monarq.worker")
@@ -58,6 +58,17 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     failed: int
 
 
+def _running_job(message: Message, what: str, began_at: int) -> RunningJob:
+    return RunningJob(
+        id=message.id,
+        job=message.transaction_id,
+        queue=message.queue,
+        attempt=message.attempts,
+        started_at=iso(began_at // 1000 * 1000),
+        what=what,
+    )
+
+
 def read_worker(record: Record) -> WorkerInfo:
     return msgspec.json.decode(record.value, type=WorkerInfo)
 
@@ -90,17 +101,20 @@ class Presence:
         self._started_at = iso(clock.now())
         self._process = this_process()
         self._changed = asyncio.Event()
-        self._running: dict[str, RunningJob] = {}
+        self._running: dict[tuple[int, int], tuple[Message, str, int]] = {}
+        """By partition and seq: what is run, and since when. There may be very many in a second, of
+        which hardly one is told."""
         self.state: WorkerState = "running"
         self.completed = 0
         self.failed = 0
 
-    def began(self, job: RunningJob) -> None:
-        self._running[job.id] = job
+    def began(self, message: Message, what: str) -> None:
+        """`what` is the command or the task."""
+        self._running[message.partition_id, message.seq] = (message, what, self._clock.now())
 
-    def ended(self, job_id: str, *, succeeded: bool | None) -> None:
+    def ended(self, message: Message, *, succeeded: bool | None) -> None:
         """`succeeded` is None if it was given back."""
-        self._running.pop(job_id, None)
+        self._running.pop((message.partition_id, message.seq), None)
         if succeeded is True:
             self.completed += 1
         elif succeeded is False:
@@ -123,7 +137,7 @@ class Presence:
             state=self.state,
             started_at=self._started_at,
             heartbeat_at=iso(self._clock.now()),
-            running=list(self._running.values()),
+            running=[_running_job(*running) for running in self._running.values()],
             completed=self.completed,
             failed=self.failed,
         )

@@ -29,10 +29,9 @@ from monarq.jobs.guard import Guard
 from monarq.jobs.leases import Leases, SharedLease
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.pace import Pace, Stuck
-from monarq.jobs.presence import Presence, RunningJob, new_worker_id
+from monarq.jobs.presence import Presence, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
 from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind
-from monarq.times import iso
 
 log = logging.getLogger("monarq.worker")
 
@@ -280,7 +279,7 @@ class Worker:
         finally:
             if ack is None:
                 lease.let_go()
-            self.presence.ended(message.id, succeeded=_succeeded(ack))
+            self.presence.ended(message, succeeded=_succeeded(ack))
         if ack is not None:
             # There is room for the next job while this one is answered.
             self._answers.add(ack, lease.let_go)
@@ -297,16 +296,7 @@ class Worker:
         if isinstance(job, CommandJob) != commands:
             why = "runs commands" if commands else "is not marked as one that runs commands"
             return self._ack(message, lease, AckStatus.DEAD, f"queue {message.queue!r} {why}")
-        self.presence.began(
-            RunningJob(
-                id=message.id,
-                job=message.transaction_id,
-                queue=message.queue,
-                attempt=message.attempts,
-                started_at=iso(self._clock.now() // 1000 * 1000),
-                what=job.command if isinstance(job, CommandJob) else job.task,
-            )
-        )
+        self.presence.began(message, job.command if isinstance(job, CommandJob) else job.task)
         if isinstance(job, TaskJob):
             outcome = await run_task_job(job, self._tasks, threads=self._threads)
         else:
