@@ -10,6 +10,7 @@ from monarq.broker.broker import Broker
 from monarq.clock import ManualClock
 from monarq.config import Settings
 from monarq.errors import (
+    AlreadyPushedError,
     ConflictError,
     DrainingError,
     InvalidRequestError,
@@ -17,7 +18,7 @@ from monarq.errors import (
     SchemaVersionError,
     StoreUnavailableError,
 )
-from monarq.model import Ack, Pop, Popped, Push, PushItem, PushStatus, Transaction
+from monarq.model import Ack, Pop, Popped, Push, Pushed, PushItem, PushStatus, Transaction
 from monarq.store import Store
 from tests.broker.calls import (
     ack,
@@ -164,6 +165,34 @@ async def test_a_transaction_does_not_pass_what_is_in_the_buffer(
     await drained_buffer(broker)
     await bounded(broker.submit_transaction(Transaction([message("q", b"2")])))
     assert payloads(await pop(broker, "q", batch=100)) == [b"1", b"2"]
+
+
+async def test_a_chained_push_is_stored_or_refused_but_never_buffered(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = await start_broker(buffer_dir=tmp_path / "buffer")
+
+    def chained(text: bytes, mark: str, after: str | None) -> asyncio.Future[list[Pushed]]:
+        return broker.submit_chained_push(message("q", text), mark=mark, after=after, size=1)
+
+    await bounded(chained(b"1", "first", None))
+    await broker.set_maintenance(push=True)
+    with pytest.raises(StoreUnavailableError):
+        await bounded(chained(b"2", "second", "first"))
+    await broker.set_maintenance(push=False)
+    await drained_buffer(broker)
+    with pytest.raises(ConflictError):
+        await bounded(chained(b"3", "third", "second"))
+    await bounded(chained(b"2", "second", "first"))
+    with pytest.raises(AlreadyPushedError):
+        await bounded(chained(b"2", "second", "first"))
+    assert payloads(await pop(broker, "q", batch=100)) == [b"1", b"2"]
+
+
+async def test_a_chained_push_wakes_who_waits(broker: Broker) -> None:
+    waiting = broker.submit_pop(Pop(queue="q"), wait_seconds=60)
+    await bounded(broker.submit_chained_push(message("q", b"1"), mark="m", after=None, size=1))
+    assert payloads(await bounded(waiting)) == [b"1"]
 
 
 # --- maintenance ---------------------------------------------------------------------------

@@ -91,6 +91,37 @@ async def test_a_push_that_asks_for_counts_is_told_how_many_and_nothing_else(api
     assert nothing.json == {"queued": 0, "duplicate": 0, "buffered": 0}
 
 
+async def test_a_push_after_another_is_stored_only_if_that_one_is(api: Api) -> None:
+    def numbered(number: int, **links: str) -> dict[str, Any]:
+        return {"items": [{"queue": "q", "payload": number}], **links}
+
+    early = await api.post(PUSH, numbered(2, mark="b", after="a"))
+    assert (early.status, early.json["code"]) == (409, "conflict")
+    assert (await api.post(PUSH, numbered(1, mark="a"))).status == 201
+    assert (await api.post(PUSH, numbered(2, mark="b", after="a"))).status == 201
+    again = await api.post(PUSH, numbered(2, mark="b", after="a"))
+    assert (again.status, again.json["code"]) == (409, "already_pushed")
+    assert await api.data("q") == [1, 2]
+
+
+@pytest.mark.parametrize("field", ["mark", "after"])
+@pytest.mark.parametrize("text", ["", "a b", "a\n", "ü", "x" * 49, 7])
+async def test_a_malformed_mark_is_refused_with_its_name(api: Api, field: str, text: Any) -> None:
+    answer = await api.post(PUSH, {"items": [{"queue": "q", "payload": 1}], field: text})
+    assert answer.status == 400
+    assert "mark" in answer.json["error"] or field in answer.json["error"]
+    assert await api.data("q") == []
+
+
+@pytest.mark.parametrize("links", [{"mark": "m"}, {"after": "m"}])
+async def test_a_push_with_a_mark_is_not_answered_before_it_is_stored(
+    api: Api, links: dict[str, str]
+) -> None:
+    body = {"items": [{"queue": "q", "payload": 1}], "bufferMs": 1, **links}
+    assert (await api.post(PUSH, body)).status == 400
+    assert await api.data("q") == []
+
+
 async def test_nothing_is_stored_of_a_push_with_one_bad_item(api: Api) -> None:
     answer = await api.post(
         PUSH,

@@ -22,7 +22,7 @@ from monarq.broker.measures import Measures
 from monarq.broker.parts import Parts
 from monarq.broker.peers import Peers
 from monarq.broker.places import QUEUED, PopCall
-from monarq.broker.pushes import PushCall
+from monarq.broker.pushes import ChainedCall, ChainedPush, PushCall
 from monarq.clock import Clock, SystemClock, micros
 from monarq.config import Settings
 from monarq.errors import (
@@ -109,6 +109,17 @@ class Broker:
         self._parts.pushes.add(call)
         return call
 
+    def submit_chained_push(
+        self, push: Push, *, mark: str | None, after: str | None, size: int
+    ) -> asyncio.Future[list[Pushed]]:
+        """Under a mark of the caller's own, and only after the push with that other mark, as the
+        store's contract says. It is never buffered."""
+        call = ChainedCall(loop=self._loop)
+        call.request = ChainedPush(push, mark, after)
+        call.count = len(push.items)
+        call.size = size
+        return self._submit_unbuffered(call, self._parts.chained)
+
     def submit_pop(self, pop: Pop, wait_seconds: float = 0.0) -> asyncio.Future[Popped]:
         """Answers when there is something, and after `wait_seconds` with nothing."""
         parts = self._parts
@@ -169,13 +180,17 @@ class Broker:
         call.request = transaction
         call.count = len(transaction.operations)
         call.size = 0
+        if any(isinstance(each, Push) for each in transaction.operations):
+            return self._submit_unbuffered(call, self._parts.transactions)
+        return self._submit(call, self._parts.transactions)
+
+    def _submit_unbuffered(self, call: C, inbox: Any) -> C:
+        """A push that the buffer cannot take must not pass those in it."""
         failover = self._parts.failover
-        is_buffering = failover is not None and failover.route is not Route.DIRECT
-        if is_buffering and any(isinstance(each, Push) for each in transaction.operations):
-            # Its pushes must not pass those in the buffer.
+        if failover is not None and failover.route is not Route.DIRECT:
             fail(call, StoreUnavailableError("pushes go to the buffer now: try again later"))
             return call
-        return self._submit(call, self._parts.transactions)
+        return self._submit(call, inbox)
 
     def _submit(self, call: C, inbox: Any) -> C:
         if self._is_draining:

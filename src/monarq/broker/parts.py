@@ -27,7 +27,7 @@ from monarq.broker.peers import Peers
 from monarq.broker.polling import Poller
 from monarq.broker.pops import PopInbox
 from monarq.broker.push_buffer import PushBuffer
-from monarq.broker.pushes import PushCall, PushInbox
+from monarq.broker.pushes import ChainedPush, PushCall, PushInbox
 from monarq.broker.signals import Signals
 from monarq.broker.waiting import Waiting
 from monarq.broker.waking import Waking
@@ -35,7 +35,12 @@ from monarq.broker.watched_store import WatchedStore
 from monarq.clock import Clock
 from monarq.config import Settings
 from monarq.crypto import Cipher, parse_key
-from monarq.errors import DrainingError, StoreUnavailableError
+from monarq.errors import (
+    AlreadyPushedError,
+    ConflictError,
+    DrainingError,
+    StoreUnavailableError,
+)
 from monarq.model import Ack, Push, Pushed, Renew, Transaction
 from monarq.store.contract import Outcome, Store
 
@@ -123,6 +128,13 @@ class Parts:
         async def ack(requests: Sequence[Ack]) -> Any:
             return await store().ack(requests)
 
+        async def push_chained(requests: Sequence[ChainedPush]) -> Any:
+            [one] = requests
+            try:
+                return await store().push([one.push], mark=one.mark, after=one.after)
+            except (AlreadyPushedError, ConflictError) as error:
+                return [error]
+
         async def renew(requests: Sequence[Renew]) -> Any:
             return await store().renew(requests)
 
@@ -133,6 +145,16 @@ class Parts:
         self.renews = ManyInbox(limits, measures.renew, measures, failed, renew)
         self.transactions = SingleInbox(
             limits, measures.transaction, measures, failed, transact, self.signals.transacted
+        )
+        # One in a call, whose mark is its own; and it must leave while the one before it is under
+        # way.
+        self.chained = SingleInbox(
+            structs.replace(limits, batch_max=1, bytes_max=settings.inbox_max_bytes),
+            measures.push,
+            measures,
+            failed,
+            push_chained,
+            lambda one, pushed: self.signals.pushed([one.push], [pushed]),
         )
         self.poller = Poller(
             alarms,
@@ -162,6 +184,7 @@ class Parts:
     def inboxes(self) -> dict[str, Inbox[Any]]:
         return {
             "push": self.pushes,
+            "chained_push": self.chained,
             "pop": self.pops,
             "ack": self.acks,
             "renew": self.renews,
@@ -239,6 +262,7 @@ class Parts:
         settings = self.settings
         if store.concurrent:
             self._set_concurrency(self.pushes, settings.push_concurrency)
+            self._set_concurrency(self.chained, settings.push_concurrency)
             self._set_concurrency(self.pops, settings.pop_concurrency)
             self._set_concurrency(self.acks, _ACK_CALLS)
             self._set_concurrency(self.transactions, _ACK_CALLS)

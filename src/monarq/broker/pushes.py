@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from monarq.broker.batching import Call, Inbox, Limits, Trip
 from monarq.broker.failover import Failover, Route
 from monarq.broker.measures import Measures
@@ -18,6 +20,20 @@ from monarq.store.validation import check_push
 class PushCall(Call):
     __slots__ = ()
     request: Push
+
+
+class ChainedPush(Struct, frozen=True):
+    """A push with a mark of its sender's, and the mark of the one that must be stored before it.
+    It goes to the store alone, and never to the buffer."""
+
+    push: Push
+    mark: str | None
+    after: str | None
+
+
+class ChainedCall(Call):
+    __slots__ = ()
+    request: ChainedPush
 
 
 class PushInbox(Inbox[PushCall]):

@@ -11,6 +11,8 @@ from monarq.model import MAX_BATCH, MAX_PRIORITY, PushStatus
 from monarq.times import Time
 from monarq.wire.fields import Label, Name
 
+Mark = Annotated[str, Meta(pattern=r"^[\x21-\x7e]{1,48}$")]
+
 
 class BareItemBody(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):
     """An item whose queue and partition may be said for all items at once."""
@@ -53,6 +55,12 @@ class PushBody(Struct, rename="camel", forbid_unknown_fields=True):
     """Likewise, and store it as soon as so many messages wait."""
     answer: Literal["each", "counts"] = "each"
     """What became of each item, or only how many were queued, duplicate and buffered."""
+    mark: Mark | None = None
+    """A name for this push, of the sender's choice. One with a mark that was stored within a day
+    is refused, and none with a mark is buffered."""
+    after: Mark | None = None
+    """The mark of another push: unless that one is stored, this one is not. If it is under way to
+    a partition of this one it is waited for."""
 
 
 class JobItemBody(Struct, rename="camel", forbid_unknown_fields=True):

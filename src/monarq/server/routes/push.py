@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from monarq.wire.push import BareItemBody, PushBody, PushedCounts, PushedItem
 _BUFFER_MS = 100.0
 _BUFFER_MAX = 100
 _HEADERS_DEPTH = 32
+_SENDERS = "sender/"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.{1,200})?")
 
 _decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
@@ -36,6 +38,8 @@ def push(service: Service, request: Request) -> Handled:
     if not body.items:
         return answer([])
     asked = push_request(body.items, request, body.queue, body.partition)
+    if body.mark is not None or body.after is not None:
+        return Pending(_submit_chained(service, asked, body, request.size), answer)
     if body.buffer_ms is None and body.buffer_max is None:
         return Pending(service.broker.submit_push(asked, size=request.size), answer)
     return answer(
@@ -45,6 +49,18 @@ def push(service: Service, request: Request) -> Handled:
             body.buffer_max or _BUFFER_MAX,
         )
     )
+
+
+def _submit_chained(
+    service: Service, asked: Push, body: PushBody, size: int
+) -> asyncio.Future[list[Pushed]]:
+    if body.buffer_ms is not None or body.buffer_max is not None:
+        raise InvalidRequestError(
+            "a push with mark or after cannot be answered before it is stored"
+        )
+    # Those that the broker chooses are apart, so that nobody can pass for it.
+    mark, after = (one and f"{_SENDERS}{one}" for one in (body.mark, body.after))
+    return service.broker.submit_chained_push(asked, mark=mark, after=after, size=size)
 
 
 def _check_defaults(body: PushBody) -> None:

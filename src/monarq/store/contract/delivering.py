@@ -28,7 +28,7 @@ Outcome: TypeAlias = T | MonarqError
 class Delivering(abc.ABC):
     @abc.abstractmethod
     async def push(
-        self, requests: Sequence[Push], *, mark: str | None = None
+        self, requests: Sequence[Push], *, mark: str | None = None, after: str | None = None
     ) -> list[Outcome[list[Pushed]]]:
         """Store each request's items, all or none of them; one `Pushed` an item, in order.
 
@@ -42,6 +42,11 @@ class Delivering(abc.ABC):
         whose mark is there stores nothing and raises `AlreadyPushedError`, whatever it holds;
         the error says which requests of the first were refused. Of calls with one mark at the
         same time, one is stored.
+
+        `after` is the mark of a call that must have been stored before: else nothing is, and
+        `ConflictError` is raised. A call that was there first, and that has a partition with
+        this one in common, is waited for. So whoever sends the second before the first is
+        answered keeps their order, whatever becomes of the first.
 
         Errors: `InvalidRequestError`, `QueueFullError`, `EncryptionKeyError`.
         """

@@ -17,12 +17,12 @@ from monarq.store.postgres.push_batch import MissingError, PushBatch, already_pu
 from monarq.store.validation import check_mark
 
 MAX_ROUNDS = 50
-_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
+_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 23)) + ")"
 _MARK = "select monarq.keep_mark($1, $2)"
 _NOTE_REFUSED = "update monarq.push_marks set refused = $2 where mark = $1"
 _REFUSED = "select refused from monarq.push_marks where mark = $1"
 _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
-_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 22)) + ")"
+_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 23)) + ")"
 # Looked up once, not for each of a thousand targets.
 _ORDERED = QueueKind.ORDERED
 
@@ -37,12 +37,15 @@ async def push(
     cipher: Cipher | None,
     requests: Sequence[Push],
     mark: str | None = None,
+    after: str | None = None,
 ) -> list[Outcome[list[Pushed]]]:
+    if after is not None:
+        check_mark(after)
     if mark is None:
-        return await _push(database, catalog, cipher, requests, None)
+        return await _push(database, catalog, cipher, requests, None, after)
     check_mark(mark)
     try:
-        return await _push(database, catalog, cipher, requests, mark)
+        return await _push(database, catalog, cipher, requests, mark, after)
     except AlreadyPushedError as error:
         refused = await database.fetchval(_REFUSED, mark)
         raise AlreadyPushedError(str(error), refused or ()) from None
@@ -54,8 +57,9 @@ async def _push(
     cipher: Cipher | None,
     requests: Sequence[Push],
     mark: str | None,
+    after: str | None,
 ) -> list[Outcome[list[Pushed]]]:
-    batch = PushBatch(catalog, cipher, requests, mark)
+    batch = PushBatch(catalog, cipher, requests, mark, after)
     try:
         await push_batch(database, batch)
     except asyncpg.PostgresError:
@@ -63,7 +67,7 @@ async def _push(
         if len(requests) == 1:
             raise
         refused = [await _try_alone(database, catalog, cipher, request) for request in requests]
-        batch = PushBatch(catalog, cipher, requests, mark)
+        batch = PushBatch(catalog, cipher, requests, mark, after)
         for index, error in enumerate(refused):
             batch.outcomes[index] = error or batch.outcomes[index]
         await push_batch(database, batch)
@@ -190,7 +194,7 @@ async def store_targets(
         else:
             sql, arguments = _ITEMS, item_arguments(targets, batch.requests, batch.cipher)
         try:
-            seqs = await unit.fetchval(sql, unit.now(), mark, *arguments)
+            seqs = await unit.fetchval(sql, unit.now(), mark, batch.after, *arguments)
         except RefusedError as refusal:
             refusal.kind = kind
             raise

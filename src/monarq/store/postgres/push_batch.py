@@ -28,6 +28,7 @@ from monarq.store.validation import (
     check_ordered_item,
     check_push,
     check_work_item,
+    comes_too_early,
 )
 
 
@@ -44,11 +45,13 @@ class PushBatch:
         cipher: Cipher | None,
         requests: Sequence[Push],
         mark: str | None = None,
+        after: str | None = None,
     ) -> None:
         self._catalog = catalog
         self.cipher = cipher
         self.requests = requests
         self.mark = mark
+        self.after = after
         self.outcomes: list[Outcome[list[Pushed]] | None] = [None] * len(requests)
         self._known: dict[tuple[int, str], int] = {}
         self._shapes: dict[int, PushShape] = {}
@@ -189,6 +192,8 @@ class PushBatch:
         """Take note of why a round was refused."""
         if refusal.reason == "marked":
             raise already_pushed(self.mark)
+        if refusal.reason == "early":
+            raise comes_too_early(self.after)
         if refusal.reason == "stale":
             self._catalog.forget_all()
         elif refusal.reason == "known":

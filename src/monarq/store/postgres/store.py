@@ -82,9 +82,9 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
     # --- the hot path ------------------------------------------------------------------
 
     async def push(
-        self, requests: Sequence[Push], *, mark: str | None = None
+        self, requests: Sequence[Push], *, mark: str | None = None, after: str | None = None
     ) -> list[Outcome[list[Pushed]]]:
-        return await push.push(self._database, self._catalog, self._cipher, requests, mark)
+        return await push.push(self._database, self._catalog, self._cipher, requests, mark, after)
 
     async def pop(
         self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES

@@ -43,8 +43,11 @@ def push(
     requests: Sequence[Push],
     refused: Sequence[MonarqError | None],
     mark: str | None = None,
+    after: str | None = None,
 ) -> list[Outcome[list[Pushed]]]:
     """`refused`: the errors of requests that are malformed."""
+    if after is not None and None in refused:
+        _check_after(session, after)
     if mark is not None:
         _keep_mark(session, mark)
     appender = Appender(session)
@@ -70,6 +73,11 @@ def _keep_mark(session: Session, mark: str) -> None:
         raise AlreadyPushedError(
             f"the push with the mark {mark!r} was stored before", json.loads(refused or "[]")
         )
+
+
+def _check_after(session: Session, after: str) -> None:
+    if not session.db.execute(_REFUSED, (after,)).fetchall():
+        raise validation.comes_too_early(after)
 
 
 def _finish_mark(

@@ -37,13 +37,13 @@ class QueueCalls(Calls):
     # --- the hot path ------------------------------------------------------------------
 
     async def push(
-        self, requests: Sequence[Push], *, mark: str | None = None
+        self, requests: Sequence[Push], *, mark: str | None = None, after: str | None = None
     ) -> list[Outcome[list[Pushed]]]:
-        if mark is None:
-            return await self._batch(requests, each(validation.check_push), push.push)
-        validation.check_mark(mark)
+        for one in (mark, after):
+            if one is not None:
+                validation.check_mark(one)
         return await self._batch(
-            requests, each(validation.check_push), partial(push.push, mark=mark)
+            requests, each(validation.check_push), partial(push.push, mark=mark, after=after)
         )
 
     async def pop(

@@ -27,6 +27,7 @@ from monarq.store.validation.pushes import (
     check_ordered_item,
     check_push,
     check_work_item,
+    comes_too_early,
 )
 from monarq.store.validation.requests import (
     check_ack,
@@ -73,6 +74,7 @@ __all__ = [
     "check_trace",
     "check_transaction",
     "check_work_item",
+    "comes_too_early",
     "option_changes",
     "refuse_more_output",
 ]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from monarq.crypto import SEALED
-from monarq.errors import InvalidRequestError
+from monarq.errors import ConflictError, InvalidRequestError
 from monarq.model import (
     DEFAULT_PARTITION,
     MAX_BATCH,
@@ -136,6 +136,11 @@ def _check_work_fields(item: PushItem) -> None:
         check_int(item.max_attempts, "maxAttempts", 1, 1_000_000)
     if item.backoff_base is not None:
         check_seconds(item.backoff_base, "backoffBase", low=0, high=1000)
+
+
+def comes_too_early(after: str | None) -> ConflictError:
+    """What a call meets whose predecessor is not there."""
+    return ConflictError(f"no push with the mark {after!r}, after which this one comes, is stored")
 
 
 def check_ordered_item(item: PushItem) -> None:

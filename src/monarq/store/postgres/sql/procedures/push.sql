@@ -6,6 +6,7 @@
 --   full        queue ids that would pass their maxSize, with the room that is left
 --   known       transaction ids that are there already: target, ordinal, seq
 --   marked      the call's mark is there already: it is a repeat of one that was stored
+--   early       the call with the mark after which this one is to come is not there
 --   reserved    transaction ids that look like a message of their own partition but name none
 create or replace function monarq.refuse(p_reason text, p_detail json) returns void
     language plpgsql
@@ -25,6 +26,18 @@ begin
         on conflict do nothing;
     if not found then
         perform monarq.refuse('marked', 'null');
+    end if;
+end
+$$;
+
+-- Refuses a call whose predecessor, of which p_after is the mark, is not there. The partitions are
+-- locked: a predecessor that shares one of them and was there first has come to its end.
+create or replace function monarq.check_after(p_after text) returns void
+    language plpgsql
+as $$
+begin
+    if not exists (select from monarq.push_marks where mark = p_after) then
+        perform monarq.refuse('early', 'null');
     end if;
 end
 $$;
@@ -180,7 +193,7 @@ $$;
 -- ids are one text, a line each, empty where the caller gave none. x_firsts as in
 -- note_transaction_ids, null if there are none.
 create or replace function monarq.push_messages(
-    p_now bigint, p_mark text, p_limited boolean,
+    p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_count integer[],
     s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
@@ -202,6 +215,9 @@ begin
     select taken.first_seqs, taken.times into first_seqs, v_times
     from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
         t_count) as taken;
+    if p_after is not null then
+        perform monarq.check_after(p_after);
+    end if;
     if x_firsts is not null then
         perform monarq.note_transaction_ids(t_partition, first_seqs, x_firsts, v_ids, p_own);
     end if;

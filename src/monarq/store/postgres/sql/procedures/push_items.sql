@@ -4,7 +4,7 @@
 -- in order. A column in which no item has anything is null. Transaction ids are one text, as in
 -- push_messages.
 create or replace function monarq.push_items(
-    p_now bigint, p_mark text, p_limited boolean,
+    p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_count integer[], t_first integer[],
     i_payload bytea[], p_transaction_ids text, i_trace_id text[], i_producer text[],
@@ -26,6 +26,9 @@ begin
     select taken.first_seqs, taken.first_turns, taken.times into first_seqs, v_turns, v_times
     from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
         t_count) as taken;
+    if p_after is not null then
+        perform monarq.check_after(p_after);
+    end if;
     if v_ids is not null then
         perform monarq.note_transaction_ids(t_partition, first_seqs, t_first, v_ids, p_own);
     end if;
