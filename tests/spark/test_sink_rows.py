@@ -25,7 +25,7 @@ from monarq.spark.json_texts import json_object
 from monarq.spark.sink_columns import resolve_columns
 from monarq.spark.sink_copies import missing_copies
 from monarq.spark.sink_options import read_sink_options
-from monarq.spark.sink_requests import bodies, pushes
+from monarq.spark.sink_requests import pushes, requests
 from monarq.spark.sink_rows import RowReader, Rows, checked_json
 from monarq.spark.transaction_ids import HashedIds, Identities, identity_ids
 
@@ -270,9 +270,12 @@ class TestRequests:
         checked = read_sink_options({"url": TARGET["url"], **options})
         columns = resolve_columns(schema, checked, is_work=False)
         [rows] = RowReader(checked, columns, lanes=1, scope="", task=0).read(batch)
-        [(count, body)] = bodies(rows, 10)
-        items = json.loads(b"".join(body))["items"]
-        assert count == 3
+        [request] = requests(rows, 10)
+        items = json.loads(b"".join(request.body))["items"]
+        assert request.count == 3
+        assert request.places == {'a"b\nx', "c\ny\\", "c\nz"}
+        chained = json.loads(b"".join(request.chained("m", "before")))
+        assert (chained["items"], chained["mark"], chained["after"]) == (items, "m", "before")
         assert sorted(items, key=lambda item: str(item["transactionId"])) == [
             {"queue": 'a"b', "partition": "x", "transactionId": "1", "payload": {"a": 1}}
             | {"traceId": "t"},
@@ -289,20 +292,21 @@ class TestRequests:
     @pytest.mark.parametrize("most", [1, 7, 100, 1000])
     def test_every_row_is_in_one_body(self, most: int) -> None:
         [rows] = read(source_rows(100, 1), SOURCE)
-        made = list(bodies(rows, most))
-        items = [item for _, body in made for item in json.loads(b"".join(body))["items"]]
+        made = list(requests(rows, most))
+        items = [item for one in made for item in json.loads(b"".join(one.body))["items"]]
         assert [item["payload"] for item in items] == list(range(100))
-        assert all(count <= most for count, _ in made)
+        assert all(one.count <= most for one in made)
+        assert {place for one in made for place in one.places} == {"q\np-0"}
 
     def test_large_payloads_are_spread_over_bodies(self) -> None:
         batch = pa.record_batch({"payload": ['"' + "x" * 3_000_000 + '"'] * 7})
         [rows] = read(batch, StructType().add("payload", StringType()))
-        assert [count for count, _ in bodies(rows, 1000)] == [2, 2, 2, 1]
+        assert [one.count for one in requests(rows, 1000)] == [2, 2, 2, 1]
 
     def test_a_payload_larger_than_a_body_goes_alone(self) -> None:
         batch = pa.record_batch({"payload": ["1", '"' + "x" * 10_000_000 + '"', "2"]})
         [rows] = read(batch, StructType().add("payload", StringType()))
-        assert [count for count, _ in bodies(rows, 1000)] == [1, 1, 1]
+        assert [one.count for one in requests(rows, 1000)] == [1, 1, 1]
 
     def test_rows_of_a_partition_take_one_lane_in_their_order(self) -> None:
         lanes = read(source_rows(1000, 37), SOURCE, lanes=3)
@@ -323,8 +327,8 @@ class TestRequests:
     def test_a_slice_of_a_batch_is_read_as_what_it_is(self) -> None:
         batch = source_rows(100, 1).slice(40, 10)
         [rows] = read(batch, SOURCE)
-        [(_, body)] = bodies(rows, 100)
-        items = json.loads(b"".join(body))["items"]
+        [request] = requests(rows, 100)
+        items = json.loads(b"".join(request.body))["items"]
         assert [item["payload"] for item in items] == list(range(40, 50))
         assert items[0]["transactionId"] == "orders/p-0/40"
 

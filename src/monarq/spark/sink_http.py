@@ -1,9 +1,9 @@
 """Pushes to a broker over connections that are kept alive, a bounded number of them at a time.
 
 A request that nobody answered, or that the broker cannot take now, is repeated within a bound:
-transaction ids make that safe. What goes to one lane is carried out one after the other, but the
-next one is sent ahead while the broker works, all of it but its end: the broker cannot begin with
-it before it is known what became of the one before. Knows nothing of rows.
+transaction ids make that safe. The next one of a lane is sent while the one before is under way.
+Where both go to one partition it names the one before, by its mark: the broker stores it after that
+one, or not at all, and then it is repeated when that one was taken. Knows nothing of rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import http.client
 import itertools
 import queue
 import random
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from msgspec import Struct
 
 from monarq.client.http_errors import from_code
 from monarq.errors import (
+    ConflictError,
     ForbiddenError,
     InvalidRequestError,
     MonarqError,
@@ -34,7 +36,7 @@ from monarq.errors import (
     UnauthorizedError,
 )
 from monarq.model import QueueKind
-from monarq.spark.sink_requests import Body
+from monarq.spark.sink_requests import Body, PushRequest
 from monarq.wire.push import PushedCounts
 
 _CONNECT_SECONDS = 10.0
@@ -73,40 +75,43 @@ class BrokerConnection:
         )
         self._made = kind(parts.hostname, parts.port, timeout=_CONNECT_SECONDS)
         self._retry_seconds = retry_seconds
-        self._is_ahead = False
+        self._is_sent = False
         """Whether a request was sent, but not answered."""
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
 
     def close(self) -> None:
-        self._is_ahead = False
+        self._is_sent = False
         self._made.close()
 
-    def send_ahead(self, method: str, path: str, body: Body) -> None:
-        """Send a request but its end. If that fails, `call` sends it again."""
+    def send(self, method: str, path: str, body: Body) -> None:
+        """Send a request. If that fails, `answer` tells."""
         with contextlib.suppress(StoreUnavailableError):
-            self._send(method, path, body, body[:-1])
-            self._is_ahead = True
+            self._send(method, path, body)
 
-    def send_end(self, body: Body) -> None:
-        """The rest of what was sent ahead: now the broker may begin."""
-        if self._is_ahead:
-            try:
-                self._made.send(body[-1])
-            except OSError:
-                self.close()
+    def answer(self) -> bytes:
+        """The body of a good answer to what was sent."""
+        if not self._is_sent:
+            raise StoreUnavailableError(f"{self._url} took no request")
+        with self._reached():
+            answer = self._made.getresponse()
+            content = answer.read()
+        self._is_sent = False
+        if answer.status < 300:
+            return content
+        raise _refusal(answer.status, content, self._url)
 
     def call(
         self, method: str, path: str, body: Body = (), gone: threading.Event | None = None
     ) -> bytes:
-        """The body of a good answer, also to what was sent ahead and ended. `gone` ends the
-        repeats: nobody waits any more."""
+        """Send and wait for a good answer. `gone` ends the repeats: nobody waits any more."""
         deadline = time.monotonic() + self._retry_seconds
         pause, ended = _FIRST_PAUSE_SECONDS, gone or threading.Event()
         while True:
             try:
-                return self._once(method, path, body)
+                self._send(method, path, body)
+                return self.answer()
             except (StoreUnavailableError, QueueFullError):
                 left = deadline - time.monotonic()
                 if left <= 0 or ended.wait(min(pause * random.uniform(0.5, 1.0), left)):
@@ -117,24 +122,13 @@ class BrokerConnection:
         self._made.connect()
         self._made.sock.settimeout(_ANSWER_SECONDS)
 
-    def _send(self, method: str, path: str, body: Body, pieces: Body) -> None:
-        """The head of a request with this body, and some of its pieces."""
+    def _send(self, method: str, path: str, body: Body) -> None:
         with self._reached():
             if self._made.sock is None:
                 self._connect()
             length = {"Content-Length": str(sum(map(len, body)))}
-            self._made.request(method, self._path + path, pieces, self._headers | length)
-
-    def _once(self, method: str, path: str, body: Body) -> bytes:
-        if not self._is_ahead:
-            self._send(method, path, body, body)
-        with self._reached():
-            answer = self._made.getresponse()
-            content = answer.read()
-        self._is_ahead = False
-        if answer.status < 300:
-            return content
-        raise _refusal(answer.status, content, self._url)
+            self._made.request(method, self._path + path, body, self._headers | length)
+            self._is_sent = True
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
@@ -171,15 +165,27 @@ def queue_kind(url: str, token: str | None, name: str, retry_seconds: float) -> 
     return QueueKind(msgspec.json.decode(answer)["kind"])
 
 
+class _Sent(Struct, frozen=True):
+    """A push that is under way."""
+
+    connection: BrokerConnection
+    request: PushRequest
+    mark: str
+
+    def meets(self, other: PushRequest) -> bool:
+        """Whether both go to a partition, in which their order counts."""
+        return not self.request.places.isdisjoint(other.places)
+
+
 class BrokerLanes:
-    """Sends bodies of pushes. What goes to one lane goes in its order, one after the other."""
+    """Sends pushes. What goes to one partition by one lane is stored in its order."""
 
     def __init__(self, url: str, token: str | None, lanes: int, retry_seconds: float) -> None:
         self.written = Written()
         self._error: BaseException | None = None
         self._gone = threading.Event()
         self._lock = threading.Lock()
-        self._inboxes: list[queue.Queue[tuple[int, Body] | None]] = [
+        self._inboxes: list[queue.Queue[PushRequest | None]] = [
             queue.Queue(1) for _ in range(lanes)
         ]
         self._threads = [
@@ -212,41 +218,41 @@ class BrokerLanes:
         if error is None and self._error is not None:
             raise self._error
 
-    def send(self, lane: int, count: int, body: Body) -> None:
+    def send(self, lane: int, request: PushRequest) -> None:
         """Waits for its turn; raises what an earlier one met."""
         # A lane that has failed goes on emptying its inbox, so this always comes to an end.
-        self._inboxes[lane].put((count, body))
+        self._inboxes[lane].put(request)
         if self._error is not None:
             raise self._error
 
     def _run(
         self,
-        inbox: queue.Queue[tuple[int, Body] | None],
+        inbox: queue.Queue[PushRequest | None],
         connections: Sequence[BrokerConnection],
     ) -> None:
-        turns = itertools.cycle(connections)
-        before: tuple[BrokerConnection, int, Body] | None = None
+        turns = zip(_marks(), itertools.cycle(connections), strict=False)
+        before: _Sent | None = None
         try:
-            while (what := inbox.get()) is not None:
+            while (request := inbox.get()) is not None:
                 if self._gone.is_set():
                     continue
-                connection, (count, body) = next(turns), what
-                connection.send_ahead("POST", _PUSH, body)
+                mark, connection = next(turns)
+                after = before.mark if before is not None and before.meets(request) else None
+                connection.send("POST", _PUSH, request.chained(mark, after))
                 if before is not None:
-                    self._finish(*before)
-                if not self._gone.is_set():
-                    connection.send_end(body)
-                before = connection, count, body
+                    self._finish(before)
+                before = _Sent(connection, request, mark)
             if before is not None and not self._gone.is_set():
-                self._finish(*before)
+                self._finish(before)
         finally:
             for connection in connections:
                 connection.close()
 
-    def _finish(self, connection: BrokerConnection, count: int, body: Body) -> None:
+    def _finish(self, sent: _Sent) -> None:
         """Take the answer, and repeat the push while there is none."""
+        count = sent.request.count
         try:
-            answer = _counts.decode(connection.call("POST", _PUSH, body, self._gone))
+            answer = _counts.decode(self._answer(sent))
             good = answer.queued + answer.duplicate + answer.buffered
             if good != count:
                 raise MonarqError(f"the broker took {good} of {count} messages of a push")
@@ -258,3 +264,16 @@ class BrokerLanes:
         with self._lock:
             self.written.rows += count
             self.written.duplicates += answer.duplicate
+
+    def _answer(self, sent: _Sent) -> bytes:
+        try:
+            return sent.connection.answer()
+        except (StoreUnavailableError, QueueFullError, ConflictError):
+            # The one before is taken by now, so this one need not name it.
+            return sent.connection.call("POST", _PUSH, sent.request.body, self._gone)
+
+
+def _marks() -> Iterator[str]:
+    """Names for pushes that nobody else has."""
+    sender = secrets.token_hex(12)
+    return (f"{sender}-{number}" for number in itertools.count())

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from monarq.model import Push, PushItem
 from monarq.spark.json_texts import json_strings
@@ -24,9 +25,24 @@ _MICROS = pa.timestamp("us", "UTC")
 Body = tuple[bytes | memoryview, ...]
 
 
-def bodies(rows: Rows, most: int) -> Iterator[tuple[int, Body]]:
-    """Bodies of pushes of at most so many rows, and how many each has."""
-    head, text = _head(rows), _items(rows)
+class PushRequest(Struct, frozen=True):
+    """A push to a broker."""
+
+    count: int
+    body: Body
+    places: frozenset[str]
+    """The partitions that it goes to."""
+
+    def chained(self, mark: str, after: str | None) -> Body:
+        """The body with a mark, and with the mark of the push that must be stored before."""
+        head, *rest = self.body
+        links = {"mark": mark} if after is None else {"mark": mark, "after": after}
+        return b"".join((msgspec.json.encode(links)[:-1], b",", head[1:])), *rest
+
+
+def requests(rows: Rows, most: int) -> Iterator[PushRequest]:
+    """Pushes of at most so many rows."""
+    head, text, places = _head(rows), _items(rows), _places(rows)
     offsets = memoryview(text.buffers()[1]).cast("i")[text.offset :]
     data = memoryview(text.buffers()[2])
     start, end = 0, len(rows)
@@ -36,8 +52,16 @@ def bodies(rows: Rows, most: int) -> Iterator[tuple[int, Body]]:
             stop = bisect.bisect_right(offsets, offsets[start] + _MOST_BYTES, start + 1, stop) - 1
             stop = max(stop, start + 1)
         # Every item ends with a comma, but the last of a body.
-        yield stop - start, (head, data[offsets[start] : offsets[stop] - 1], b"]}")
+        body = (head, data[offsets[start] : offsets[stop] - 1], b"]}")
+        yield PushRequest(stop - start, body, frozenset(places[start:stop].unique().to_pylist()))
         start = stop
+
+
+def _places(rows: Rows) -> pa.Array:
+    """Queue and partition of each row in one text."""
+    if isinstance(rows.queue, str) and isinstance(rows.partition, str):
+        return pa.repeat(f"{rows.queue}\n{rows.partition}", len(rows))
+    return pc.binary_join_element_wise(rows.queue, rows.partition, "\n")
 
 
 def _head(rows: Rows) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from monarq.spark.sink_columns import SinkColumns
 from monarq.spark.sink_http import BrokerLanes, Written
 from monarq.spark.sink_options import SinkOptions
-from monarq.spark.sink_requests import bodies, pushes
+from monarq.spark.sink_requests import pushes, requests
 from monarq.spark.sink_rows import RowReader
 from monarq.spark.sink_store import sink_store
 from monarq.spark.transaction_ids import Digests
@@ -41,8 +41,8 @@ def _to_broker(options: SinkOptions, reader: RowReader, batches: Iterable[Record
     ) as lanes:
         for batch in batches:
             for rows in reader.read(batch):
-                for count, body in bodies(rows, options.messages_per_request):
-                    lanes.send(rows.lane, count, body)
+                for request in requests(rows, options.messages_per_request):
+                    lanes.send(rows.lane, request)
     return lanes.written
 
 
