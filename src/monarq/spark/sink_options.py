@@ -94,7 +94,7 @@ WRITE_OPTIONS: tuple[Option, ...] = (
         "requestsInFlight",
         whole_number(1, 32),
         "a number from 1 to 32",
-        "pushes of one task at the same time; those to one partition are stored one after the other",
+        "pushes of one task at the same time; of one partition they are stored one after another",
         2,
         "`2`",
     ),
