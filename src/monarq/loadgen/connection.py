@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import cast
 
 OnAnswer = Callable[[int, bytes], None]
@@ -90,9 +91,9 @@ class LoadConnection(asyncio.Protocol):
             # Nearly always the answer comes whole.
             head_end = data.find(b"\r\n\r\n")
             if head_end > 0:
-                whole = _answer_end(data, head_end)
-                if whole == len(data):
-                    self._answered(int(data[9:12]), data[head_end + 4 :])
+                status, length = _read_head(data[:head_end])
+                if head_end + 4 + length == len(data):
+                    self._answered(status, data[head_end + 4 :])
                     return
         self._input += data
         self._read_pieces()
@@ -110,7 +111,8 @@ class LoadConnection(asyncio.Protocol):
             if head_end < 0:
                 return
             self._body_at = head_end + 4
-            self._whole = _answer_end(bytes(held[: self._body_at]), head_end)
+            _, length = _read_head(bytes(held[:head_end]))
+            self._whole = length if length < 0 else self._body_at + length
         if self._whole < 0:
             body = _joined_chunks(held, self._body_at)
             if body is None:
@@ -132,18 +134,17 @@ class LoadConnection(asyncio.Protocol):
         on_answer(status, body)
 
 
-def _answer_end(head: bytes, head_end: int) -> int:
-    """Where the answer ends, whose head ends at `head_end`; -1 if it is sent in chunks."""
-    at = head.find(b"\r\nContent-Length: ", 0, head_end)
-    if at >= 0:
-        return head_end + 4 + int(head[at + 18 : head.find(b"\r", at + 18)])
-    lower = head[:head_end].lower() + b"\r\n"
+@lru_cache(maxsize=1024)
+def _read_head(head: bytes) -> tuple[int, int]:
+    """The status, and how many bytes follow; -1 if they are sent in chunks. Answers of the same
+    second and length begin alike."""
+    lower = head.lower() + b"\r\n"
     at = lower.find(b"\r\ncontent-length:")
     if at >= 0:
-        return head_end + 4 + int(lower[at + 17 : lower.find(b"\r", at + 17)])
-    if b"\r\ntransfer-encoding:" in lower:
-        return -1
-    return head_end + 4
+        length = int(lower[at + 17 : lower.find(b"\r", at + 17)])
+    else:
+        length = -1 if b"\r\ntransfer-encoding:" in lower else 0
+    return int(head[9:12]), length
 
 
 def _joined_chunks(data: bytearray, at: int) -> bytes | None:
