@@ -537,7 +537,7 @@ async def test_a_store_that_is_back_is_found_and_wakes_those_who_waited(
 async def test_a_store_that_never_answers_is_given_up_and_what_it_leases_later_is_given_back(
     start_broker: StartBroker, watched: Watched, clock: ManualClock
 ) -> None:
-    broker = await start_broker(store_timeout_seconds=0.1)
+    broker = await start_broker(store_timeout_seconds=1.0)
     await push(broker, "q", b"1")
     pops, pushes = watched.hold_answers("pop"), watched.hold_answers("push")
     popping = broker.submit_pop(Pop(queue="q"))

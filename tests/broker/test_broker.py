@@ -138,7 +138,7 @@ async def test_a_push_that_hangs_is_buffered_and_stored_once(
     start_broker: StartBroker, watched: Watched, clock: ManualClock, tmp_path: Path
 ) -> None:
     broker = await start_broker(
-        buffer_dir=tmp_path / "buffer", buffer_retry_seconds=0.02, store_timeout_seconds=0.1
+        buffer_dir=tmp_path / "buffer", buffer_retry_seconds=0.02, store_timeout_seconds=1.0
     )
     gate = watched.hold_answers("push")
     [pushed] = await bounded(broker.submit_push(message("q", b"1")))

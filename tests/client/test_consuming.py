@@ -132,10 +132,10 @@ async def test_a_lease_is_renewed_while_a_handler_runs(mq: AsyncClient) -> None:
     finished: list[int] = []
 
     async def handle(message: Received[int]) -> None:
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(2.0)
         finished.append(message.attempts)
 
-    async with queue.consumer(handle, lease=0.6, concurrency=2) as consumer:
+    async with queue.consumer(handle, lease=1.5, concurrency=2) as consumer:
         await until(lambda: consumer.handled == 1)
     assert finished == [1]
     assert (await queue.stats()).completed == 1

@@ -29,12 +29,13 @@ async def run(guard: Guard, line: str, **options: object) -> tuple[Ended, str, s
         said[stream] += data
 
     stop = options.pop("stop", None)
+    grace_seconds = options.pop("grace_seconds", 0.5)
     ended = await run_command(
         Command(line, **options),  # type: ignore[arg-type]
         take,
         guard=guard,
         stop=stop,  # type: ignore[arg-type]
-        grace_seconds=0.5,
+        grace_seconds=grace_seconds,  # type: ignore[arg-type]
     )
     return ended, said[Stream.STDOUT].decode(), said[Stream.STDERR].decode()
 
@@ -109,21 +110,21 @@ async def test_a_line_with_a_nul_fails_with_a_clear_error(guard: Guard) -> None:
 
 
 async def test_a_time_out_ends_the_command_and_its_children(guard: Guard) -> None:
-    ended, out, _ = await run(guard, "sleep 600 & echo $!; sleep 600", timeout=0.3)
+    ended, out, _ = await run(guard, "sleep 600 & echo $!; sleep 600", timeout=1.5)
     assert ended.timed_out
-    assert ended.error == "timed out after 0.3 s"
+    assert ended.error == "timed out after 1.5 s"
     await asyncio.to_thread(wait_until_gone, int(out))
 
 
 async def test_a_command_that_ignores_term_is_killed(guard: Guard) -> None:
-    ended, _, _ = await run(guard, "trap '' TERM; while true; do sleep 0.1; done", timeout=0.2)
+    ended, _, _ = await run(guard, "trap '' TERM; while true; do sleep 0.1; done", timeout=1.5)
     assert ended.timed_out
     assert ended.exit_code == -signal.SIGKILL
 
 
 async def test_a_command_may_clean_up_when_its_time_is_over(guard: Guard) -> None:
     line = "trap 'echo cleaned; exit 9' TERM; while true; do sleep 0.05; done"
-    ended, out, _ = await run(guard, line, timeout=0.3)
+    ended, out, _ = await run(guard, line, timeout=1.5, grace_seconds=30.0)
     assert (ended.exit_code, out) == (9, "cleaned\n")
     assert ended.timed_out
 

@@ -417,7 +417,7 @@ async def test_a_worker_that_does_not_answer_is_left_out_and_counted(
 ) -> None:
     from monarq.server import worker_metrics
 
-    monkeypatch.setattr(worker_metrics, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(worker_metrics, "TIMEOUT_SECONDS", 1.0)
     workers = [WorkerMetrics(tmp_path, number) for number in range(3)]
     for number, worker in enumerate(workers):
         await worker.start(lambda number=number: [gauge("n", "n", [((), float(number))])])  # type: ignore[misc]

@@ -177,9 +177,10 @@ async def test_a_full_disk_is_an_error_that_stores_nothing_and_passes(store: Sql
 
 
 async def test_a_file_that_others_keep_locked_is_an_error_that_passes(
-    store: SqliteStore, path: Path
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await push(store, "q")
+    monkeypatch.setattr(connection_module, "BUSY_SECONDS", 0.05)
     await store._connection.run(lambda: store._connection.db.execute("pragma busy_timeout = 50"))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")
