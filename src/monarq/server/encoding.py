@@ -13,6 +13,7 @@ from itertools import repeat
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from monarq.ids import message_ids
 from monarq.model import Message, Popped, Pushed, PushStatus
 from monarq.store.message_list import MessageList, MessageRun
 from monarq.times import iso
@@ -82,7 +83,7 @@ def _run_messages(run: MessageRun, lease: str | None, group: str) -> Iterable[Po
     partition_id = str(run.partition_id)
     if run.count == 1:
         return [_only_message(run, partition_id, lease, group)]
-    own = [f"{partition_id}-{seq}" for seq in run.seqs()]
+    own = message_ids(run.partition_id, run.first_seq, run.count)
     return map(
         PoppedMessage,
         own,
