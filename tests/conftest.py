@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres_server import PostgresServer, fresh_database
 from tests.shared_postgres import POSTGRES_NAMES, SharedServers, TestRun
@@ -44,6 +45,12 @@ NewPostgresServer = Callable[..., PostgresServer]
 
 _TEST_RUN = pytest.StashKey[TestRun]()
 _RUN_DIRECTORY = pytest.StashKey[Path]()
+
+# How long an example takes says something of the machine's load, nothing of the code.
+settings.register_profile(
+    "monarq", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("monarq")
 
 
 def pytest_configure(config: pytest.Config) -> None:
