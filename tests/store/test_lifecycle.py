@@ -80,6 +80,36 @@ async def test_the_next_time_is_never_behind_what_is_due(store: Store, clock: Ma
     assert max(failed) == pytest.approx(40, abs=1)
 
 
+@pytest.mark.parametrize("kind", ["ordered", "work"])
+async def test_a_step_asks_for_the_next_before_what_is_pushed_meanwhile_is_too_old(
+    store: Store, clock: ManualClock, kind: str
+) -> None:
+    if kind == "work":
+        await store.configure("q", kind=WORK, options={"expireTimeout": 2})
+    else:
+        await store.configure("q", options={"maxWaitTimeSeconds": 2})
+        await store.subscribe("g", StartFrom.ALL, queue="q")
+    report = (await let_time_work(store))[-1]
+    assert report.next_at == clock.now() + 2 * SECOND
+    clock.advance(0.5)
+    await push(store, "q")
+    clock.advance(1.5)
+    report = (await let_time_work(store))[-1]
+    assert report.next_at == clock.now() + SECOND // 2
+    clock.advance(0.5)
+    await let_time_work(store)
+    assert len(await dead_letters(store)) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.1])
+async def test_however_soon_something_is_too_old_steps_are_a_tenth_of_a_second_apart(
+    store: Store, clock: ManualClock, seconds: float
+) -> None:
+    await store.configure("q", options={"maxWaitTimeSeconds": seconds})
+    report = await store.lifecycle()
+    assert report.next_at == clock.now() + SECOND // 10
+
+
 async def test_a_step_promotes_no_more_than_about_its_limit_and_asks_for_the_next_at_once(
     store: Store, clock: ManualClock
 ) -> None:

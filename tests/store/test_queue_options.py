@@ -7,7 +7,7 @@ import pytest
 
 from monarq.clock import DAY, SECOND, ManualClock
 from monarq.errors import QueueFullError, TransactionFailedError
-from monarq.model import Ack, DeadLetterFilter, Push, PushItem, PushStatus, StartFrom
+from monarq.model import Ack, AckStatus, DeadLetterFilter, Push, PushItem, PushStatus, StartFrom
 from monarq.store import Store
 from tests.store.calls import (
     ack,
@@ -25,6 +25,7 @@ from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     DEAD,
     FAILED,
+    RELEASE,
     WORK,
     cursor_row,
     dead_letters,
@@ -209,6 +210,22 @@ async def test_a_message_that_waits_for_its_retry_can_wait_too_long_as_well(
     await ack(store, message, lease, FAILED, error="first")
     clock.advance(60)
     assert (await pop(store, "q")).messages == []
+    assert [letter.seq for letter in await dead_letters(store)] == [1]
+
+
+@pytest.mark.parametrize("status", [FAILED, RELEASE], ids=str)
+async def test_a_message_that_grew_too_old_under_a_lease_is_dead_soon_after_it(
+    store: Store, clock: ManualClock, status: AckStatus
+) -> None:
+    await store.configure("q", options={"maxWaitTimeSeconds": 10, "leaseTime": 300})
+    await push(store, "q")
+    message, lease = await pop_one(store, "q")
+    clock.advance(11)
+    await let_time_work(store)
+    assert await dead_letters(store) == []
+    await ack(store, message, lease, status)
+    clock.advance(1)
+    await let_time_work(store)
     assert [letter.seq for letter in await dead_letters(store)] == [1]
 
 

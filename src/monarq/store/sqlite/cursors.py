@@ -154,6 +154,11 @@ class Cursor:
         self.ended_by = by
         self.unanswered = 0
         self.make_available(session, since)
+        if self.available_at is not None and self.queue.options.max_wait_time_seconds:
+            # The lifecycle has left what is leased alone.
+            session.db.execute(
+                "update partitions set check_at = ? where id = ?", (session.now, self.partition_id)
+            )
 
     def make_available(self, session: Session, since: int) -> None:
         self._touched = True

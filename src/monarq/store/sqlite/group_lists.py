@@ -14,12 +14,12 @@ def list_groups(
 ) -> Page[Group]:
     last = paging.position(after, "groups", tuple[str, str]) or ("", "")
     rows = session.db.execute(
-        """select q.name, g.name, g.start_at, g.created_at, g.queue_id, g.id
+        f"""select q.name, g.name, g.start_at, g.created_at, g.queue_id, g.id
         from queues q cross join groups g on g.queue_id = q.id
-        where q.name >= ? and (q.name, g.name) > (?, ?)
-            and (? is null or q.name = ?) and (? is null or g.name = ?)
+        where q.name {">=" if queue is None else "="} ? and (q.name, g.name) > (?, ?)
+            and (? is null or g.name = ?)
         order by q.name, g.name limit ?""",
-        (last[0], *last, queue, queue, group, group, limit + 1),
+        (last[0] if queue is None else queue, *last, group, group, limit + 1),
     ).fetchall()
     found = [_to_group(session, *row) for row in rows]
     return paging.page(found, limit, "groups", lambda g: (g.queue, g.name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monarq.clock import DAY, micros
+from monarq.clock import DAY, MILLISECOND, micros
 from monarq.model import LifecycleReport, Queue
 from monarq.store.sqlite import clock_set_back, items, logs, retention, settling
 from monarq.store.sqlite.items import WorkItem
@@ -12,6 +12,7 @@ LOGS_KEPT = 7 * DAY
 METRICS_KEPT = 30 * DAY
 MARKS_KEPT = DAY
 _FLUSH_EVERY = 100
+_SOONEST = 100 * MILLISECOND
 
 _LAPSED = """
 select partition_id, group_id from cursors where lease_until is not null and lease_until <= ?
@@ -176,9 +177,21 @@ class _Step:
         known = [row[0] for row in (found.fetchone() for found in times)]
         [oldest_mark] = db.execute("select min(pushed_at) from push_marks").fetchone()
         known.append(None if oldest_mark is None else oldest_mark + MARKS_KEPT)
+        known += [self._session.now + wait for wait in self._shortest_waits()]
         for partition_id, queue in self._work:
             known += self._next_of_items(partition_id, queue)
         return min((time for time in known if time is not None), default=None)
+
+    def _shortest_waits(self) -> list[int]:
+        """How soon what is pushed from now on may be too old."""
+        db = self._session.db
+        found = [
+            *db.execute(
+                "select min(max_wait_time_seconds) from queues where max_wait_time_seconds > 0"
+            ),
+            *db.execute("select min(expire_timeout) from queues where expire_timeout > 0"),
+        ]
+        return [max(micros(seconds), _SOONEST) for (seconds,) in found if seconds is not None]
 
     def _next_of_items(self, partition_id: int, queue: Queue) -> list[int | None]:
         db = self._session.db

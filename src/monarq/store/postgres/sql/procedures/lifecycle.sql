@@ -309,6 +309,19 @@ as $$
         where state = 'leased' and leased_at > p_now;
 $$;
 
+-- How soon what is pushed may be too old, but no less than a tenth of a second; null: never.
+create or replace function monarq.shortest_wait() returns bigint
+    language sql stable
+as $$
+    select greatest(100000, (w.seconds * 1000000)::bigint)
+    from (
+        select least(
+            (select min(max_wait_time_seconds) from monarq.queues where max_wait_time_seconds > 0),
+            (select min(expire_timeout) from monarq.queues where expire_timeout > 0)) as seconds
+    ) as w
+    where w.seconds is not null
+$$;
+
 create or replace function monarq.dead_so_far(p_queue bigint) returns bigint
     language sql stable
 as $$
@@ -394,6 +407,7 @@ begin
         (select min(due_at) from monarq.items),
         (select min(check_at) from monarq.partitions),
         (select min(pushed_at) + 86400 * 1000000::bigint from monarq.push_marks),
+        v_now + monarq.shortest_wait(),
         v_now - v_now % (60 * 1000000) + 60 * 1000000);
 end
 $$;

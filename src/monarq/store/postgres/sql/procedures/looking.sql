@@ -115,7 +115,12 @@ as $$
     select page.queue, page.name, page.start_at, page.created_at, sums.*,
         monarq.time(p_now) - oldest.at
     from (
-        select q.name as queue, g.* from monarq.queues q
+        select q.name as queue, g.* from (
+            select id, name from monarq.queues
+            where p_queue is null and name >= coalesce(p_after_queue, '')
+            union all
+            select id, name from monarq.queues where name = p_queue
+        ) as q
         cross join lateral (
             (select * from monarq.groups
                 where queue_id = q.id and p_group is null
@@ -126,8 +131,7 @@ as $$
             where queue_id = q.id and name = p_group
                 and name > case when q.name = p_after_queue then p_after else '' end
         ) as g
-        where (p_queue is null or q.name = p_queue)
-            and (p_after_queue is null or q.name >= p_after_queue)
+        where p_after_queue is null or q.name >= p_after_queue
         order by q.name, g.name limit p_limit
     ) as page
     cross join lateral (
