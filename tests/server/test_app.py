@@ -196,6 +196,21 @@ async def test_a_body_must_be_called_json(memory_api: Api, kind: str | None, sta
     assert answer.status == status
 
 
+@pytest.mark.parametrize(
+    ("encoding", "status"),
+    [("identity", 200), ("Identity", 200), ("gzip", 415), ("zstd", 415), ("identity, gzip", 415)],
+)
+async def test_a_body_that_is_compressed_is_refused_as_such(
+    memory_api: Api, encoding: str, status: int
+) -> None:
+    app = app_of(memory_api.service, route("POST", "/thing", told, body=Body))
+    headers = {"content-type": "application/json", "content-encoding": encoding}
+    answer = await call(app, "POST", "/thing", b'{"value":1}', headers)
+    assert answer.status == status
+    if status == 415:
+        assert f"Content-Encoding: {encoding}" in answer.error
+
+
 @pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}])
 async def test_an_empty_body_is_an_object_without_fields(
     memory_api: Api, headers: dict[str, str]

@@ -75,18 +75,25 @@ def check_utf8(body: bytes) -> None:
 
 
 def is_json(headers: dict[str, str]) -> bool:
-    """Whether a body, if there is one, is said to be JSON, or nothing is said of it."""
+    """Whether a body, if there is one, is said to be plain JSON, or nothing is said of it."""
     kind = headers.get("content-type")
-    return kind is None or kind == "application/json" or bool(_JSON_TYPE.fullmatch(kind))
+    if kind is not None and kind != "application/json" and not _JSON_TYPE.fullmatch(kind):
+        return False
+    return not _is_encoded(headers)
 
 
 def not_json(headers: dict[str, str]) -> HttpError:
-    kind = headers.get("content-type", "")
-    return HttpError(
-        415,
-        "unsupported_media_type",
-        f"the body must be JSON: send Content-Type: application/json, not {kind[:100]!r}",
-    )
+    if _is_encoded(headers):
+        encoding = headers["content-encoding"]
+        wanted = f"sent as it is, without Content-Encoding: {encoding[:100]}"
+    else:
+        kind = headers.get("content-type", "")
+        wanted = f"JSON: send Content-Type: application/json, not {kind[:100]!r}"
+    return HttpError(415, "unsupported_media_type", f"the body must be {wanted}")
+
+
+def _is_encoded(headers: dict[str, str]) -> bool:
+    return headers.get("content-encoding", "identity").strip().lower() not in ("identity", "")
 
 
 # --- queries -------------------------------------------------------------------------

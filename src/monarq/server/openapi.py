@@ -29,7 +29,7 @@ _REASONS = {
     404: "There is no such thing",
     409: "It contradicts what is stored, or a lease does not allow it",
     413: "The body is too large",
-    415: "The body is not JSON",
+    415: "The body is not JSON, or compressed",
     429: "The queue is full; see `Retry-After`",
     501: "This broker was installed without what it takes",
     503: "The store is down, or the broker is busy or shutting down; see `Retry-After`",
