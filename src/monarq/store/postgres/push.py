@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import asyncpg
 
@@ -17,12 +17,24 @@ from monarq.store.postgres.push_batch import MissingError, PushBatch, already_pu
 from monarq.store.validation import check_mark
 
 MAX_ROUNDS = 50
-_MESSAGES = "select monarq.push_messages(" + ", ".join(f"${n}" for n in range(1, 23)) + ")"
 _MARK = "select monarq.keep_mark($1, $2)"
 _NOTE_REFUSED = "update monarq.push_marks set refused = $2 where mark = $1"
 _REFUSED = "select refused from monarq.push_marks where mark = $1"
 _IS_MARKED = "select exists (select from monarq.push_marks where mark = $1)"
-_ITEMS = "select monarq.push_items(" + ", ".join(f"${n}" for n in range(1, 23)) + ")"
+
+
+def _call(procedure: str, count: int, texts: Mapping[int, str]) -> str:
+    """`texts`: which parameters come as `numbers` do, and of what type these are."""
+    parameters = [
+        f"${n}::text::{texts[n]}[]" if n in texts else f"${n}" for n in range(1, count + 1)
+    ]
+    return f"select monarq.{procedure}({', '.join(parameters)})"
+
+
+_TARGETS = {9: "bigint", 10: "integer"}
+_SEGMENTS = {13: "integer", 15: "integer", 16: "integer"}
+_MESSAGES = _call("push_messages", 24, _TARGETS | _SEGMENTS)
+_ITEMS = _call("push_items", 22, _TARGETS)
 # Looked up once, not for each of a thousand targets.
 _ORDERED = QueueKind.ORDERED
 

@@ -87,9 +87,15 @@ def _target_arguments(targets: list[Target]) -> list[Any]:
         [queue.version for queue in queues.values()],
         [_horizon(queue) for queue in queues.values()],
         None if len(queues) == 1 else [places[target.queue.id] for target in targets],
-        [target.partition_id for target in targets],
-        [len(target.items) for target in targets],
+        numbers([target.partition_id for target in targets]),
+        numbers([len(target.items) for target in targets]),
     ]
+
+
+def numbers(values: list[int]) -> str:
+    """An array as PostgreSQL writes it. There may be thousands: asyncpg asks of each element of a
+    list whether it is a list itself, which takes longer than to write and read this text."""
+    return str(values).replace("[", "{").replace("]", "}")
 
 
 def _horizon(queue: Queue) -> int:
@@ -176,15 +182,17 @@ def message_arguments(
         _producers(targets, requests),
         None if headers is None else [one and one.decode() for one in headers],
     ]
-    has_metadata = metadata.count(None) < len(metadata)
+    sizes = list(map(len, cut.data))
     return [
         *_target_arguments(targets),
         cut.targets if is_cut else None,
         cut.skips if is_cut else None,
-        list(accumulate(cut.counts[:-1], initial=0)) if has_metadata else None,
+        numbers(list(accumulate(cut.counts[:-1], initial=0))),
         cut.counts if is_cut else None,
-        cut.data,
-        cut.offsets,
+        numbers(list(accumulate(sizes[:-1], initial=0))),
+        numbers(sizes),
+        b"".join(cut.data),
+        b"".join(cut.offsets),
         *metadata,
         *given,
     ]

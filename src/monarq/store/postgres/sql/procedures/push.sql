@@ -188,16 +188,18 @@ $$;
 
 -- t: targets, one a partition; t_queue as in take_seqs. s: segments, in order of their targets.
 -- Where each target is one segment, s_target, s_skip and s_count are null; otherwise s_skip says
--- how many of the target's messages come before. Metadata is one array over all messages in
--- order, or null; if there is any, s_from says how many messages come before a segment. Transaction
--- ids are one text, a line each, empty where the caller gave none. x_firsts as in
+-- how many of the target's messages come before. s_from says how many messages come before a
+-- segment, of all that are pushed. Payloads and offsets of all segments are one piece each, since
+-- an array of them takes the caller much longer to send: s_at and s_bytes say where in p_data a
+-- segment begins and how long it is. Metadata is one array over all messages in order, or null.
+-- Transaction ids are one text, a line each, empty where the caller gave none. x_firsts as in
 -- note_transaction_ids, null if there are none.
 create or replace function monarq.push_messages(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_count integer[],
     s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
-    s_data bytea[], s_offsets bytea[],
+    s_at integer[], s_bytes integer[], p_data bytea, p_offsets bytea,
     p_transaction_ids text, p_trace_ids text[], p_producers text[], p_headers text[],
     x_firsts integer[], p_own boolean,
     out first_seqs bigint[]
@@ -228,24 +230,29 @@ begin
     if s_target is null then
         insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
             transaction_ids, trace_ids, producers, headers)
-        select s.partition_id, s.first_seq, s.count, s.at, s.data, s.offsets,
+        select s.partition_id, s.first_seq, s.count, s.at,
+            substr(p_data, s.byte + 1, s.bytes),
+            -- Each segment has one offset more than it has messages.
+            substr(p_offsets, (4 * (s.start + s.number) - 3)::integer, 4 * (s.count + 1)),
             v_ids[s.start + 1 : s.start + s.count],
             p_trace_ids[s.start + 1 : s.start + s.count],
             p_producers[s.start + 1 : s.start + s.count],
             p_headers[s.start + 1 : s.start + s.count]
-        from unnest(t_partition, first_seqs, t_count, v_times, s_data, s_offsets, s_from)
-            as s (partition_id, first_seq, count, at, data, offsets, start);
+        from unnest(t_partition, first_seqs, t_count, v_times, s_from, s_at, s_bytes) with ordinality
+            as s (partition_id, first_seq, count, at, start, byte, bytes, number);
     else
         insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
             transaction_ids, trace_ids, producers, headers)
         select t_partition[s.target], first_seqs[s.target] + s.skip, s.count, v_times[s.target],
-            s.data, s.offsets,
+            substr(p_data, s.byte + 1, s.bytes),
+            -- Each segment has one offset more than it has messages.
+            substr(p_offsets, (4 * (s.start + s.number) - 3)::integer, 4 * (s.count + 1)),
             v_ids[s.start + 1 : s.start + s.count],
             p_trace_ids[s.start + 1 : s.start + s.count],
             p_producers[s.start + 1 : s.start + s.count],
             p_headers[s.start + 1 : s.start + s.count]
-        from unnest(s_target, s_skip, s_from, s_count, s_data, s_offsets)
-            as s (target, skip, start, count, data, offsets);
+        from unnest(s_target, s_skip, s_from, s_count, s_at, s_bytes) with ordinality
+            as s (target, skip, start, count, byte, bytes, number);
     end if;
 
     -- Only where a group had nothing left: elsewhere whoever has the lease finds these.
