@@ -211,6 +211,12 @@ async def test_a_body_that_is_compressed_is_refused_as_such(
         assert f"Content-Encoding: {encoding}" in answer.error
 
 
+async def test_of_a_field_that_is_given_twice_the_last_one_counts(memory_api: Api) -> None:
+    app = app_of(memory_api.service, route("POST", "/thing", told, body=Body))
+    answer = await call(app, "POST", "/thing", b'{"value":1,"value":2}', {})
+    assert (answer.status, b"value=2" in answer.body) == (200, True)
+
+
 @pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}])
 async def test_an_empty_body_is_an_object_without_fields(
     memory_api: Api, headers: dict[str, str]
