@@ -26,7 +26,8 @@ GROUP = "__QUEUE_MODE__"
 
 async def ordered(store: Store, messages: int = 3, **options: object) -> None:
     await store.configure("q", options=options)
-    await push_many(store, "q", messages)
+    if messages:
+        await push_many(store, "q", messages)
 
 
 async def test_a_failed_message_blocks_its_partition_until_its_retry_delay_is_over(
@@ -188,6 +189,24 @@ async def test_failed_ones_count_as_failed_and_the_dead_as_dead(
 
 
 # --- expiry ---
+
+
+@pytest.mark.parametrize("last", [FAILED, DEAD], ids=str)
+async def test_a_message_that_dies_without_a_word_keeps_its_last_error(
+    store: Store, clock: ManualClock, last: AckStatus
+) -> None:
+    await ordered(store, 0, retryLimit=2, retryDelay=0, leaseTime=10)
+    for seconds, error in ((0, "said"), (10, "the lease expired without an answer")):
+        await push(store, "q")
+        message, lease = await pop_one(store, "q")
+        await ack(store, message, lease, FAILED, error="said")
+        message, lease = await pop_one(store, "q")
+        clock.advance(seconds)
+        if not seconds:
+            await ack(store, message, lease, FAILED)
+        message, lease = await pop_one(store, "q")
+        await ack(store, message, lease, last)
+        assert (await dead_letters(store))[0].error == error
 
 
 async def test_an_expired_lease_counts_as_a_delivery_and_a_consumer_killer_ends_dead(

@@ -36,19 +36,19 @@ update cursors set position = ?, available_at = ?, lease_no = ?, lease_token = ?
 where partition_id = ? and group_id = ?
 """
 _LOAD_MARKS = """
-select seq, attempts, acked, answered_lease_no, retry_at from unresolved
+select seq, attempts, acked, answered_lease_no, retry_at, error from unresolved
 where partition_id = ? and group_id = ?
 """
 _SAVE_MARK = """
 insert or replace into unresolved (partition_id, group_id, seq, attempts, acked,
-    answered_lease_no, retry_at) values (?, ?, ?, ?, ?, ?, ?)
+    answered_lease_no, retry_at, error) values (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
 class Mark:
     """What is remembered of a message that is not simply undelivered."""
 
-    __slots__ = ("acked", "answered", "attempts", "retry_at")
+    __slots__ = ("acked", "answered", "attempts", "error", "retry_at")
 
     def __init__(
         self,
@@ -56,11 +56,13 @@ class Mark:
         acked: bool = False,
         answered: int | None = None,
         retry_at: int | None = None,
+        error: str | None = None,
     ) -> None:
         self.attempts = attempts
         self.acked = acked
         self.answered = answered
         self.retry_at = retry_at
+        self.error = error
 
 
 class Cursor:
@@ -107,8 +109,8 @@ class Cursor:
         if self._marks is None:
             rows = session.db.execute(_LOAD_MARKS, (self.partition_id, self.group_id))
             self._marks = {
-                seq: Mark(attempts, bool(acked), answered, retry_at)
-                for seq, attempts, acked, answered, retry_at in rows
+                seq: Mark(attempts, bool(acked), answered, retry_at, error)
+                for seq, attempts, acked, answered, retry_at, error in rows
             }
         return self._marks
 
@@ -271,22 +273,21 @@ class Cursor:
             self.resolve(session, seq)
             self._completed += 1
             return False
+        mark = self.mark(session, seq)
         if request.error is not None:
-            log.error = request.error
+            log.error = mark.error = request.error
         if request.status is AckStatus.DEAD:
             log.dead += 1
-            self.die(session, seq, self.attempts(session, seq) + 1, last_words(request))
+            self.die(session, seq, mark.attempts + 1, last_words(request, mark.error))
             return True
         if request.status is AckStatus.RELEASE:
             log.released += 1
-            mark = self.mark(session, seq)
             mark.answered, mark.retry_at = self.lease_no, None
             return False
-        if self.count_failure(session, seq, last_words(request)):
+        if self.count_failure(session, seq, last_words(request, mark.error)):
             log.dead += 1
             return True
         log.failed += 1
-        mark = self.mark(session, seq)
         mark.answered = self.lease_no
         mark.retry_at = request.retry_at
         if mark.retry_at is None:
@@ -373,7 +374,7 @@ class Cursor:
                 del marks[seq]
         rows = [
             (self.partition_id, self.group_id, seq, mark.attempts, mark.acked, mark.answered,
-             mark.retry_at)
+             mark.retry_at, mark.error)
             for seq, mark in ((seq, marks[seq]) for seq in sorted(self._dirty) if seq in marks)
         ]  # fmt: skip
         if rows:

@@ -29,6 +29,7 @@ def expire_lease(session: Session, cursor: Cursor) -> int:
         log.covers(seqs[0], seqs[-1])
         log.error = LEASE_RAN_OUT
         for seq in seqs:
+            cursor.mark(session, seq).error = LEASE_RAN_OUT
             if cursor.count_failure(session, seq, LEASE_RAN_OUT):
                 log.dead += 1
             else:
