@@ -595,8 +595,8 @@ async def look_at_a_page_of_items(session: Session) -> None:
 @hot
 async def look_at_one_group(session: Session) -> None:
     # Its lag in seconds takes a look at each partition that it has to consume.
-    async with session.reads(20, besides={"queues"}):
+    async with session.reads(20):
         await session.store.list_groups(queue="shared", group="g")
-    async with session.reads(30 * 20, besides={"queues"}):
+    async with session.reads(30 * 20):
         page = await session.store.list_groups(queue="shared", limit=20)
     assert session.watched is False or len(page.rows) == 20
