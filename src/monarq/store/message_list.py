@@ -25,9 +25,8 @@ class MessageRun:
     Lists are None where no message has such a value.
     """
 
-    __slots__ = ("_data", "_offsets", "_payloads", "count", "created_at", "first_seq", "headers",
-                 "partition", "partition_id", "producers", "queue", "trace_ids",
-                 "transaction_ids")  # fmt: skip
+    __slots__ = ("_data", "_offsets", "count", "created_at", "first_seq", "headers", "partition",
+                 "partition_id", "producers", "queue", "trace_ids", "transaction_ids")  # fmt: skip
 
     def __init__(
         self,
@@ -53,7 +52,6 @@ class MessageRun:
         self.created_at = created_at
         self._data = data
         self._offsets = offsets
-        self._payloads: list[bytes] | None = None
         self.transaction_ids = transaction_ids
         self.trace_ids = trace_ids
         self.producers = producers
@@ -65,15 +63,16 @@ class MessageRun:
         return not (self.trace_ids is None and self.producers is None and self.headers is None)
 
     def payloads(self) -> list[bytes]:
-        if self._payloads is None:
-            if self.count == 1:
-                self._payloads = [self._data]
-            else:
-                offsets = self._offsets
-                if isinstance(offsets, bytes):
-                    offsets = segments.from_bytes(offsets)
-                self._payloads = segments.unpack(self._data, offsets)
-        return self._payloads
+        return list(self._each_payload())
+
+    def _each_payload(self) -> Iterator[bytes]:
+        """Made one by one: whoever only walks over them needs the memory of one."""
+        if self.count == 1:
+            return iter((self._data,))
+        offsets = self._offsets
+        if isinstance(offsets, bytes):
+            offsets = segments.from_bytes(offsets)
+        return segments.unpacked(self._data, offsets)
 
     def ids(self) -> list[str]:
         """Transaction ids; a message without one of its own has its id."""
@@ -87,7 +86,7 @@ class MessageRun:
         return range(self.first_seq, self.first_seq + self.count)
 
     def walk(self) -> Iterator[Walked]:
-        return zip(self.seqs(), self.ids(), self.payloads(), strict=True)
+        return zip(self.seqs(), self.ids(), self._each_payload(), strict=True)
 
     def messages(self) -> Iterator[Message]:
         nothing = repeat(None, self.count)

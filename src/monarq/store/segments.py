@@ -49,8 +49,12 @@ def from_bytes(stored: bytes) -> array[int]:
 
 def unpack(data: bytes, offsets: Sequence[int]) -> list[bytes]:
     """The payloads between the offsets, the first of which `data` begins with."""
-    sizes = map(sub, islice(offsets, 1, None), offsets)
-    return list(map(BytesIO(data).read, sizes))
+    return list(unpacked(data, offsets))
+
+
+def unpacked(data: bytes, offsets: Sequence[int]) -> Iterator[bytes]:
+    """The same, made one by one."""
+    return map(BytesIO(data).read, map(sub, islice(offsets, 1, None), offsets))
 
 
 @lru_cache(maxsize=1024)
