@@ -169,6 +169,36 @@ async def test_more_messages_than_a_segment_holds_are_pushed_and_popped_in_order
     assert numbers(await pop(store, "q", 2_500)) == list(range(1, 2_501))
 
 
+async def test_what_is_cut_into_segments_and_what_comes_beside_it_keeps_all_it_was_pushed_with(
+    store: Store,
+) -> None:
+    def items(partition: str, count: int, size: int) -> list[PushItem]:
+        return [
+            PushItem(
+                "q",
+                b'"%d%s"' % (n, b"x" * (size + n % 7)),
+                partition,
+                transaction_id=f"{partition}.{n}" if n % 2 else None,
+                trace_id=f"trace {n}" if n % 3 else None,
+            )
+            for n in range(count)
+        ]
+
+    # Too many messages for one segment, too many bytes, and two small ones on either side.
+    places = [("b", 1, 5), ("a", 2_100, 1), ("d", 3, 30), ("c", 600, 1_000), ("b", 2, 9)]
+    calls = [Push(items(*place)) for place in places]
+    calls[-1] = Push([msgspec.structs.replace(one, transaction_id=None) for one in calls[-1].items])
+    pushed_of(await store.push(calls))
+    for partition in "abcd":
+        given = [one for call in calls for one in call.items if one.partition == partition]
+        kept = await every(store.list_messages, "q", partition=partition)
+        assert [row.payload for row in kept] == [one.payload for one in given]
+        assert [row.trace_id for row in kept] == [one.trace_id for one in given]
+        own = [row.transaction_id if one.transaction_id else None
+               for row, one in zip(kept, given, strict=True)]  # fmt: skip
+        assert own == [one.transaction_id for one in given]
+
+
 async def test_an_awkward_name_can_be_pushed_to_popped_from_found_and_deleted(
     store: Store,
 ) -> None:
