@@ -14,6 +14,7 @@ from msgspec import Struct
 from monarq.model import Queue, QueueKind, QueueOptions
 from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.delivered_ids import DeliveredIds
+from monarq.store.postgres.pushed_segments import PushedSegments
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -56,6 +57,7 @@ class Catalog:
         self._facts: dict[int, PartitionFacts] = {}
         self._group_ids: dict[tuple[int, str], int] = {}
         self.delivered = DeliveredIds()
+        self.pushed = PushedSegments()
 
     # Inside a transaction its own connection has to be used: the pool may be waiting for it.
     # What it sees may come to nothing, so it is not kept.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monarq.clock import micros
@@ -27,9 +27,10 @@ from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.postgres.groups import join_labels, join_queue
 from monarq.store.postgres.popped_rows import item_of, messages_of, popped
+from monarq.store.postgres.pushed_segments import segment_name
 from monarq.store.validation import check_pop
 
-_MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 _ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _LABELLED = "select * from monarq.labelled_groups($1, $2, $3)"
 _ROUNDS = 3
@@ -39,7 +40,7 @@ _ROUNDS = 3
 class _Wanted:
     """A request under way: where to look, and what it got."""
 
-    __slots__ = ("groups", "index", "queue", "request", "token")
+    __slots__ = ("groups", "index", "known", "queue", "request", "token")
 
     def __init__(self, index: int, request: Pop, token: str) -> None:
         self.index = index
@@ -47,6 +48,8 @@ class _Wanted:
         self.token = token
         self.groups = ""
         self.queue: Queue | None = None
+        self.known: Mapping[str, bytes] = {}
+        """Segments whose payloads need not be sent."""
 
     @property
     def may_be_sealed(self) -> bool:
@@ -155,6 +158,10 @@ class Popper:
             key = (want.groups, want.request.partition)
             runs[key] = runs.get(key, 0) + 1
         requests = [want.request for want in wanted]
+        [first, *others] = wanted
+        if first.queue is not None and first.request.batch > 1 and not others:
+            # Only to one who asks alone are segments sent as they are.
+            first.known = self._catalog.pushed.of_queue(first.queue.id)
         return await self._call(
             wanted,
             outcomes,
@@ -169,6 +176,7 @@ class Popper:
             one_for_all([request.auto_ack for request in requests]),
             one_for_all([request.consumer or "" for request in requests]),
             [want.token for want in wanted],
+            list(first.known) or None,
         )
 
     async def _pop_items(
@@ -267,11 +275,12 @@ class Popper:
                 self._catalog.learn_partition(rows[0]["partition_id"], DEFAULT_PARTITION, queue)
                 messages = [item_of(row, queue.name, self._cipher) for row in rows]
             elif queue is not None and self._learn(queue, rows):
-                messages = messages_of(rows, [queue.name] * len(rows), self._cipher)
+                names = [queue.name] * len(rows)
+                messages = messages_of(rows, names, self._cipher, want.known)
             else:
                 facts = await self._catalog.facts([row["partition_id"] for row in rows], unit)
                 names = [facts[row["partition_id"]].queue for row in rows]
-                messages = messages_of(rows, names, self._cipher)
+                messages = messages_of(rows, names, self._cipher, want.known)
         except MonarqError as error:
             if not want.may_be_sealed:
                 await self._give_back(want, rows[0]["lease_no"])
@@ -289,6 +298,8 @@ class Popper:
                 catalog.learn_partition(partition_id, row["partition_name"], queue)
             if ids is not None and row["lease_no"] is not None:
                 catalog.delivered.learn(row["lease_no"], partition_id, row["seq"], ids)
+            if row["data"] is None:
+                catalog.pushed.forget(segment_name(partition_id, row["seq"], row["created_at"]))
         return True
 
     async def _give_back(self, want: _Wanted, lease_number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -13,6 +13,7 @@ from monarq.ids import lease_id
 from monarq.model import DEFAULT_PARTITION, Message, Popped
 from monarq.store import segments
 from monarq.store.message_list import MessageList, MessageRun
+from monarq.store.postgres.pushed_segments import segment_name
 
 
 def popped(row: Any, token: str, messages: Sequence[Message]) -> Popped:
@@ -28,10 +29,14 @@ def popped(row: Any, token: str, messages: Sequence[Message]) -> Popped:
 
 
 def messages_of(
-    rows: Sequence[Any], queues: Sequence[str], cipher: Cipher | None
+    rows: Sequence[Any],
+    queues: Sequence[str],
+    cipher: Cipher | None,
+    known: Mapping[str, bytes],
 ) -> Sequence[Message]:
-    """The messages of some (cut) segments; made later, where they are delivered as they are."""
-    runs = [_run(row, queue, cipher) for row, queue in zip(rows, queues, strict=True)]
+    """The messages of some (cut) segments; made later, where they are delivered as they are.
+    `known`: payloads that were not sent."""
+    runs = [_run(row, queue, cipher, known) for row, queue in zip(rows, queues, strict=True)]
     if not any(row["marks"] for row in rows):
         return MessageList(runs)
     return [
@@ -41,9 +46,11 @@ def messages_of(
     ]
 
 
-def _run(row: Any, queue: str, cipher: Cipher | None) -> MessageRun:
+def _run(row: Any, queue: str, cipher: Cipher | None, known: Mapping[str, bytes]) -> MessageRun:
     (_, _, _, _, _, partition_id, partition, _, seq, count, created_at, data, offsets, ids, traces,
      producers, headers) = row  # fmt: skip
+    if data is None:
+        data = known[segment_name(partition_id, seq, created_at)]
     # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
     if SEALED in data:
         payloads = segments.unpack(data, segments.from_bytes(offsets))

@@ -28,7 +28,7 @@ def _call(procedure: str, count: int, texts: Mapping[int, str]) -> str:
     parameters = [
         f"${n}::text::{texts[n]}[]" if n in texts else f"${n}" for n in range(1, count + 1)
     ]
-    return f"select monarq.{procedure}({', '.join(parameters)})"
+    return f"select * from monarq.{procedure}({', '.join(parameters)})"
 
 
 _TARGETS = {9: "bigint", 10: "integer"}
@@ -206,9 +206,12 @@ async def store_targets(
         else:
             sql, arguments = _ITEMS, item_arguments(targets, batch.requests, batch.cipher)
         try:
-            seqs = await unit.fetchval(sql, unit.now(), mark, batch.after, *arguments)
+            [(seqs, *times)] = await unit.fetch(sql, unit.now(), mark, batch.after, *arguments)
         except RefusedError as refusal:
             refusal.kind = kind
             raise
         first_seqs.update(zip((t.partition_id for t in targets), seqs, strict=True))
+        if times and isinstance(unit, Database):
+            # Committed: what a transaction has pushed may yet come to nothing.
+            batch.keep(targets, seqs, *times)
     return first_seqs

@@ -18,6 +18,7 @@ class Target:
 
     __slots__ = (
         "by_id",
+        "data",
         "items",
         "partition",
         "partition_id",
@@ -36,6 +37,8 @@ class Target:
         self.by_id: dict[str, int] | None = None
         self.repeats: list[tuple[int, int, int]] | None = None
         """Request and place of items whose transaction id an earlier item has, and which one."""
+        self.data: bytes | None = None
+        """The payloads as they are stored, if they are one segment of many."""
 
     def add(self, request: int, place: int, item: PushItem) -> None:
         if item.transaction_id is not None:
@@ -159,6 +162,7 @@ class _Segments:
                 self.targets.append(number)
                 self.skips.append(start)
                 self.counts.append(end - start)
+                target.data = data if end - start == len(payloads) else None
 
 
 def _producers(targets: list[Target], requests: Sequence[Push]) -> list[str | None] | None:

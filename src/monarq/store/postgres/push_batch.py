@@ -22,6 +22,7 @@ from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, make_partitions, make_queues
 from monarq.store.postgres.database import RefusedError, Work
 from monarq.store.postgres.push_arguments import Target
+from monarq.store.postgres.pushed_segments import MOST_SEGMENTS, segment_name
 from monarq.store.validation import (
     PushShape,
     check_commands,
@@ -257,6 +258,17 @@ class PushBatch:
             answers = in_parts.get(index) or [None] * len(requests[index].items)
             self._add_duplicates(index, answers, targets)
             outcomes[index] = [answer for answer in answers if answer is not None]
+
+    def keep(
+        self, targets: Sequence[Target], first_seqs: Sequence[int], times: Sequence[int]
+    ) -> None:
+        """Messages that were stored for good, for whoever pops them."""
+        if len(targets) > MOST_SEGMENTS:
+            return
+        for target, first_seq, time in zip(targets, first_seqs, times, strict=True):
+            if target.data is not None:
+                name = segment_name(target.partition_id, first_seq, time)
+                self._catalog.pushed.learn(target.queue.id, name, target.data)
 
     def _add_duplicates(
         self, index: int, answers: list[Pushed | None], targets: Sequence[Target]

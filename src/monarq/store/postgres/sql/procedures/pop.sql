@@ -438,12 +438,13 @@ $$;
 -- good for all of them, and 0 or '' stands for none. Rows come in order of delivery: one a
 -- segment; requests that found nothing have one row without a partition, which says when there
 -- may be something (-1: the group is gone). p_bytes is the room that each answer has; rows of one
--- with too little for what was there have a next_at, too.
+-- with too little for what was there have a next_at, too. p_known: segments (partition, first seq
+-- and time) that the caller has; one that is delivered whole comes without its data.
 create or replace function monarq.pop_messages(
     p_now bigint, p_bytes bigint, g_groups text[], g_partition text[], g_count integer[],
     r_batch integer[],
     r_partitions integer[], r_lease_us bigint[], r_auto_ack boolean[], r_consumer text[],
-    r_token text[]
+    r_token text[], p_known text[]
 ) returns table (
     request integer, lease_no bigint, lease_until bigint, next_at bigint,
     queue_id bigint, partition_id bigint, partition_name text, marks json, seq bigint,
@@ -513,8 +514,9 @@ begin
                 return query
                 select v_request, v_one.lease_no, v_one.until, null::bigint, q.id,
                     v_one.partition_id, v_one.name, null::json, s.first_seq, s.count,
-                    s.created_at, s.data, s.offsets, s.transaction_ids, s.trace_ids,
-                    s.producers, s.headers
+                    s.created_at, case when s.deleted > 0 or (s.partition_id || '-' || s.first_seq
+                        || '-' || s.created_at = any (p_known)) is not true then s.data end,
+                    s.offsets, s.transaction_ids, s.trace_ids, s.producers, s.headers
                 from monarq.segments s
                 where s.partition_id = v_one.partition_id and s.first_seq = v_one.first_seq;
                 v_request := v_request + 1;

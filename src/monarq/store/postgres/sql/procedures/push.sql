@@ -193,7 +193,7 @@ $$;
 -- an array of them takes the caller much longer to send: s_at and s_bytes say where in p_data a
 -- segment begins and how long it is. Metadata is one array over all messages in order, or null.
 -- Transaction ids are one text, a line each, empty where the caller gave none. x_firsts as in
--- note_transaction_ids, null if there are none.
+-- note_transaction_ids, null if there are none. Answers the first seq and the time of each target.
 create or replace function monarq.push_messages(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
@@ -202,19 +202,18 @@ create or replace function monarq.push_messages(
     s_at integer[], s_bytes integer[], p_data bytea, p_offsets bytea,
     p_transaction_ids text, p_trace_ids text[], p_producers text[], p_headers text[],
     x_firsts integer[], p_own boolean,
-    out first_seqs bigint[]
+    out first_seqs bigint[], out times bigint[]
 )
     language plpgsql
 as $$
 declare
     v_now bigint := monarq.time(p_now);
     v_ids text[] := string_to_array(p_transaction_ids, E'\n', '');
-    v_times bigint[];
 begin
     if p_mark is not null then
         perform monarq.keep_mark(v_now, p_mark);
     end if;
-    select taken.first_seqs, taken.times into first_seqs, v_times
+    select taken.first_seqs, taken.times into first_seqs, times
     from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
         t_count) as taken;
     if p_after is not null then
@@ -238,12 +237,12 @@ begin
             p_trace_ids[s.start + 1 : s.start + s.count],
             p_producers[s.start + 1 : s.start + s.count],
             p_headers[s.start + 1 : s.start + s.count]
-        from unnest(t_partition, first_seqs, t_count, v_times, s_from, s_at, s_bytes) with ordinality
+        from unnest(t_partition, first_seqs, t_count, times, s_from, s_at, s_bytes) with ordinality
             as s (partition_id, first_seq, count, at, start, byte, bytes, number);
     else
         insert into monarq.segments (partition_id, first_seq, count, created_at, data, offsets,
             transaction_ids, trace_ids, producers, headers)
-        select t_partition[s.target], first_seqs[s.target] + s.skip, s.count, v_times[s.target],
+        select t_partition[s.target], first_seqs[s.target] + s.skip, s.count, times[s.target],
             substr(p_data, s.byte + 1, s.bytes),
             -- Each segment has one offset more than it has messages.
             substr(p_offsets, (4 * (s.start + s.number) - 3)::integer, 4 * (s.count + 1)),
