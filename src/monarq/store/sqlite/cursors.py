@@ -133,7 +133,11 @@ class Cursor:
     def open_lease(self, session: Session) -> None:
         """Before answers are taken under the lease."""
         if not self.unanswered:
-            self.unanswered = len(self.unanswered_seqs(session))
+            self.unanswered = (
+                len(self.unanswered_seqs(session))
+                if self.has_unresolved
+                else self.lease_to - self.position
+            )
 
     def start_lease(
         self, session: Session, number: int, token: str, until: int, to: int, consumer: str | None
