@@ -128,7 +128,8 @@ def test_the_same_rows_whichever_way(urls: Urls, opened: Callable[..., Access]) 
             continue
         if table.kind == "log":
             end = direct.log_end(name)
-            assert end == brokered.log_end(name)
+            # Once a minute the broker adds to the metrics.
+            assert brokered.log_end(name) in (end, direct.log_end(name))
             both = [list(way.log_rows(name, None, end, columns)) for way in (direct, brokered)]
         else:
             both = [list(way.rows(name, columns)) for way in (direct, brokered)]
