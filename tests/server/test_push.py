@@ -97,6 +97,7 @@ async def test_a_push_after_another_is_stored_only_if_that_one_is(api: Api) -> N
 
     early = await api.post(PUSH, numbered(2, mark="b", after="a"))
     assert (early.status, early.json["code"]) == (409, "conflict")
+    assert "after which this one comes" in early.json["error"]
     assert (await api.post(PUSH, numbered(1, mark="a"))).status == 201
     assert (await api.post(PUSH, numbered(2, mark="b", after="a"))).status == 201
     again = await api.post(PUSH, numbered(2, mark="b", after="a"))
@@ -107,9 +108,10 @@ async def test_a_push_after_another_is_stored_only_if_that_one_is(api: Api) -> N
 @pytest.mark.parametrize("field", ["mark", "after"])
 @pytest.mark.parametrize("text", ["", "a b", "a\n", "ü", "x" * 49, 7])
 async def test_a_malformed_mark_is_refused_with_its_name(api: Api, field: str, text: Any) -> None:
-    answer = await api.post(PUSH, {"items": [{"queue": "q", "payload": 1}], field: text})
-    assert answer.status == 400
-    assert "mark" in answer.json["error"] or field in answer.json["error"]
+    for items in ([{"queue": "q", "payload": 1}], []):
+        answer = await api.post(PUSH, {"items": items, field: text})
+        assert answer.status == 400
+        assert answer.json["error"].startswith(f"{field} must be ")
     assert await api.data("q") == []
 
 

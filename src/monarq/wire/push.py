@@ -11,7 +11,13 @@ from monarq.model import MAX_BATCH, MAX_PRIORITY, PushStatus
 from monarq.times import Time
 from monarq.wire.fields import Label, Name
 
-Mark = Annotated[str, Meta(pattern=r"^[\x21-\x7e]{1,48}$")]
+Mark = Annotated[
+    str,
+    Meta(
+        extra_json_schema={"pattern": r"^[\x21-\x7e]{1,48}$"},
+        description="1 to 48 visible ASCII characters",
+    ),
+]
 
 
 class BareItemBody(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False):

@@ -26,6 +26,7 @@ _BUFFER_MS = 100.0
 _BUFFER_MAX = 100
 _HEADERS_DEPTH = 32
 _SENDERS = "sender/"
+_MARK = re.compile(r"[\x21-\x7e]{1,48}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.{1,200})?")
 
 _decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
@@ -35,10 +36,13 @@ def push(service: Service, request: Request) -> Handled:
     body: PushBody = request.body
     answer = _counts_answer if body.answer == "counts" else push_answer
     _check_defaults(body)
+    is_chained = body.mark is not None or body.after is not None
+    if is_chained:
+        _check_marks(body)
     if not body.items:
         return answer([])
     asked = push_request(body.items, request, body.queue, body.partition)
-    if body.mark is not None or body.after is not None:
+    if is_chained:
         return Pending(_submit_chained(service, asked, body, request.size), answer)
     if body.buffer_ms is None and body.buffer_max is None:
         return Pending(service.broker.submit_push(asked, size=request.size), answer)
@@ -51,13 +55,19 @@ def push(service: Service, request: Request) -> Handled:
     )
 
 
-def _submit_chained(
-    service: Service, asked: Push, body: PushBody, size: int
-) -> asyncio.Future[list[Pushed]]:
+def _check_marks(body: PushBody) -> None:
+    for name, mark in (("mark", body.mark), ("after", body.after)):
+        if mark is not None and not _MARK.fullmatch(mark):
+            raise InvalidRequestError(f"{name} must be text of 1 to 48 visible ASCII characters")
     if body.buffer_ms is not None or body.buffer_max is not None:
         raise InvalidRequestError(
             "a push with mark or after cannot be answered before it is stored"
         )
+
+
+def _submit_chained(
+    service: Service, asked: Push, body: PushBody, size: int
+) -> asyncio.Future[list[Pushed]]:
     # Those that the broker chooses are apart, so that nobody can pass for it.
     mark, after = (one and f"{_SENDERS}{one}" for one in (body.mark, body.after))
     return service.broker.submit_chained_push(asked, mark=mark, after=after, size=size)

@@ -84,7 +84,7 @@ async def _push(
             batch.outcomes[index] = error or batch.outcomes[index]
         await push_batch(database, batch)
     if mark is not None and await _is_repeat(database, batch, mark):
-        raise already_pushed(mark)
+        raise already_pushed()
     return [outcome for outcome in batch.outcomes if outcome is not None]
 
 

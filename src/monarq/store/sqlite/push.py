@@ -71,13 +71,13 @@ def _keep_mark(session: Session, mark: str) -> None:
     if not kept.rowcount:
         [(refused,)] = session.db.execute(_REFUSED, (mark,)).fetchall()
         raise AlreadyPushedError(
-            f"the push with the mark {mark!r} was stored before", json.loads(refused or "[]")
+            "a push with this mark was stored before", json.loads(refused or "[]")
         )
 
 
 def _check_after(session: Session, after: str) -> None:
     if not session.db.execute(_REFUSED, (after,)).fetchall():
-        raise validation.comes_too_early(after)
+        raise validation.comes_too_early()
 
 
 def _finish_mark(

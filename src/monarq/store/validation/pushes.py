@@ -138,9 +138,9 @@ def _check_work_fields(item: PushItem) -> None:
         check_seconds(item.backoff_base, "backoffBase", low=0, high=1000)
 
 
-def comes_too_early(after: str | None) -> ConflictError:
+def comes_too_early() -> ConflictError:
     """What a call meets whose predecessor is not there."""
-    return ConflictError(f"no push with the mark {after!r}, after which this one comes, is stored")
+    return ConflictError("the push after which this one comes is not stored")
 
 
 def check_ordered_item(item: PushItem) -> None:
