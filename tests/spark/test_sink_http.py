@@ -106,3 +106,21 @@ def test_the_next_push_is_stored_after_one_that_is_repeated(
             make_queue(store_url, "q", max_size=100)
         assert sending.result(60) == Written(4, 0)
     assert numbers_of(store_url) == [-1, 0, 1, 2, 3]
+
+
+def test_pushes_keep_their_order_though_the_broker_is_killed_under_them(
+    broker: ServerProcess, store_url: str
+) -> None:
+    with BrokerLanes(broker.url, None, 1, 60) as lanes, ThreadPoolExecutor(1) as pool:
+
+        def push() -> None:
+            for number in range(3000):
+                lanes.send(0, pushed(number))
+
+        pushing = pool.submit(push)
+        for stored in range(300, 3000, 300):
+            until(lambda stored=stored: lanes.written.rows >= stored)  # type: ignore[misc]
+            broker.kill()
+            broker.start()
+        pushing.result()
+    assert numbers_of(store_url) == list(range(3000))
