@@ -215,6 +215,10 @@ def test_what_is_kept_is_bounded() -> None:
     assert list(pushed.of_queue(2)) == ["large 1", "large 2"]
     for name in ("large 1", "large 2", "unknown"):
         pushed.forget(name)
+    for _ in range(2):
+        pushed.learn(1, "twice", bytes(MOST_BYTES))
+        assert list(pushed.of_queue(1)) == ["twice"]
+    pushed.forget("twice")
     pushed.learn(1, "all", bytes(MOST_BYTES))
     assert list(pushed.of_queue(1)) == ["all"]
 

@@ -39,6 +39,7 @@ class PushedSegments:
     def learn(self, queue_id: int, name: str, data: bytes) -> None:
         if len(data) < WORTH_KEEPING:
             return
+        self.forget(name)
         self._segments[name] = _Pushed(queue_id, data)
         self._bytes += len(data)
         while self._bytes > MOST_BYTES or len(self._segments) > MOST_SEGMENTS:
