@@ -87,7 +87,7 @@ class HeadReader:
             raise HttpError(431, "head_too_large", f"more than {self._limits.headers} headers")
         if not _GRAMMAR.fullmatch(raw):
             raise _refused(_what_is_wrong(raw))
-        head = _parse(raw, self._limits)
+        head = _parse(raw)
         _read_connection(head)
         _read_length(head, self._limits)
         if len(raw) <= self._LONGEST_REMEMBERED:
@@ -144,7 +144,7 @@ def _lower(name: bytes) -> str:
     return key
 
 
-def _parse(raw: bytes, limits: Limits) -> Head:
+def _parse(raw: bytes) -> Head:
     fields = _Fields()
     parser = httptools.HttpRequestParser(fields)
     try:

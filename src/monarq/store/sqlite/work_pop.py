@@ -52,10 +52,7 @@ def pop_items(
             answers.append(_lease(session, queue, next(hands), request, last))
         except MonarqError as mistake:
             answers.append(mistake)
-    return [
-        _with_next_at(session, partition_id, answer) if _is_empty(answer) else answer
-        for answer in answers
-    ]
+    return [_empty(session, partition_id) if _is_empty(answer) else answer for answer in answers]
 
 
 def deal(things: Iterable[WorkItem], wanted: Sequence[int], max_bytes: int) -> list[list[WorkItem]]:
@@ -140,7 +137,8 @@ def _is_empty(answer: Outcome[Popped]) -> bool:
     return isinstance(answer, Popped) and not answer.messages
 
 
-def _with_next_at(session: Session, partition_id: int, answer: Outcome[Popped]) -> Popped:
+def _empty(session: Session, partition_id: int) -> Popped:
+    """Nothing, and when to look again."""
     [next_at] = session.db.execute(
         """select min(due_at) from items
         where partition_id = ? and state in ('scheduled', 'leased')""",

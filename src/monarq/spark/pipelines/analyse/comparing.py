@@ -22,20 +22,20 @@ def _p99(spread: Spread | None) -> float | None:
     return spread.p99 if spread else None
 
 
+def _letters_per_message(queue: QueueFigures) -> float | None:
+    return queue.dead_letters / queue.messages if queue.messages else None
+
+
 MEASURES = (
     _Measure("p99 waiting", "s", 0.1, lambda queue: _p99(queue.waiting)),
     _Measure("p99 processing", "s", 0.1, lambda queue: _p99(queue.processing)),
     _Measure("failure rate", "share", 0.02, lambda queue: queue.answers.failure_rate),
-    _Measure("dead letters per message", "share", 0.005, lambda queue: _letters(queue)),
+    _Measure("dead letters per message", "share", 0.005, _letters_per_message),
     _Measure("pushes", "per second", 1 / 3_600, lambda queue: queue.per_second),
 )
 
 #: A queue that one of the two does not have.
 PRESENCE = "messages"
-
-
-def _letters(queue: QueueFigures) -> float | None:
-    return queue.dead_letters / queue.messages if queue.messages else None
 
 
 def compare(now: Analysis, before: Analysis) -> list[Change]:
