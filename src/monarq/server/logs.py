@@ -22,18 +22,21 @@ _RESET = "\x1b[0m"
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    """Told from others' handlers by its type."""
+
+
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
     """Log as the settings say. Calling it again replaces what an earlier call set up."""
     stream = stream or sys.stderr
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     if is_text(settings, stream):
         handler.setFormatter(TextFormatter(colours=stream.isatty()))
     else:
         handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
-    for old in [old for old in root.handlers if getattr(old, "of_monarq", False)]:
+    for old in [old for old in root.handlers if isinstance(old, _Handler)]:
         root.removeHandler(old)
-    handler.of_monarq = True  # type: ignore[attr-defined]
     root.addHandler(handler)
     level = _LEVELS[settings.log_level]
     root.setLevel(max(level, logging.WARNING))

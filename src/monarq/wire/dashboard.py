@@ -16,6 +16,7 @@ from monarq.wire.status import BufferAnswer, ProcessFigures
 from monarq.wire.watching import Rate, Seconds
 
 Percentile = Annotated[float, Meta(description="seconds from push to completion")]
+HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 
 
 class Attention(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -47,7 +48,7 @@ class StoreHealth(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HealthSight(Struct, frozen=True, kw_only=True, rename="camel"):
-    status: Literal["healthy", "degraded", "unhealthy"]
+    status: HealthStatus
     state: State
     uptime_seconds: Seconds
     store: StoreHealth

@@ -44,6 +44,9 @@ class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
     runs_commands: bool
 
 
+GroupState = Literal["idle", "caught up", "working", "behind", "stuck"]
+
+
 class GroupLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """A group in one queue."""
 
@@ -56,7 +59,7 @@ class GroupLine(Struct, frozen=True, kw_only=True, rename="camel"):
     completed: int
     failed: int
     dead: int
-    state: Literal["idle", "caught up", "working", "behind", "stuck"]
+    state: GroupState
     """Stuck: it is behind, and nothing was completed for it lately."""
     created_at: TimeText
 

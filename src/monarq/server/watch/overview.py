@@ -12,6 +12,7 @@ from monarq.server.watch.workers import count_workers
 from monarq.times import iso
 from monarq.wire.dashboard import (
     HealthSight,
+    HealthStatus,
     LagSight,
     LatencySight,
     OverviewSight,
@@ -41,9 +42,11 @@ def overview(
 def _health(sight: Sight, health: Health, is_postgres: bool) -> HealthSight:
     can_push = health.state in (State.SERVING, State.MAINTENANCE, State.STORE_DOWN)
     takes_pushes = can_push and (health.store_ok or health.buffer is not None)
-    status = "unhealthy" if not takes_pushes else "healthy" if health.store_ok else "degraded"
+    status: HealthStatus = "healthy" if health.store_ok else "degraded"
+    if not takes_pushes:
+        status = "unhealthy"
     return HealthSight(
-        status=status,  # type: ignore[arg-type]
+        status=status,
         state=health.state,
         uptime_seconds=health.uptime_seconds,
         store=StoreHealth(

@@ -14,7 +14,7 @@ from monarq.model import GroupFlow, Page, QueueFlow, QueueKind
 from monarq.store.contract import Store
 from monarq.store.contract.watching import MOST_FLOWS
 from monarq.times import iso
-from monarq.wire.watching import GroupLine, QueueLine
+from monarq.wire.watching import GroupLine, GroupState, QueueLine
 
 BEHIND_SECONDS = 60.0
 _OLDER = 10 * SECOND
@@ -153,7 +153,7 @@ class View:
     def group_line(self, flow: GroupFlow) -> GroupLine:
         out, failing = self.group_rates(flow)
         seconds = self.lag_seconds(flow)
-        state = "caught up" if flow.completed else "idle"
+        state: GroupState = "caught up" if flow.completed else "idle"
         if flow.lag:
             state = "working" if out or seconds <= BEHIND_SECONDS else "stuck"
             if out and seconds > BEHIND_SECONDS:
@@ -170,7 +170,7 @@ class View:
             completed=flow.completed,
             failed=flow.failed,
             dead=flow.dead,
-            state=state,  # type: ignore[arg-type]
+            state=state,
             created_at=iso(flow.created_at),
         )
 
