@@ -65,29 +65,14 @@ def load(
     """
     environ = os.environ if environ is None else environ
     path, content = _read_file(file, environ)
-    mistakes: list[str] = []
-    given: dict[str, tuple[Any, Source]] = {}
-    for name, value in content.items():
-        if name in FIELDS:
-            given[name] = (value, Source("file", str(path)))
-        else:
-            what = "table" if isinstance(value, dict) else "setting"
-            mistakes.append(f"{name} (in {path}): there is no such {what}{_nearest(name)}")
-    warnings: list[str] = []
-    for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
-            continue
-        name = variable.removeprefix(PREFIX).lower()
-        if name in FIELDS:
-            if text:
-                given[name] = (text, Source("variable", variable))
-        elif not variable.startswith(OTHER_VARIABLES):
-            warnings.append(
-                f"{variable} is ignored: there is no such setting{_nearest(name, PREFIX)}"
-            )
-    for name, value in (flags or {}).items():
-        if value is not None:
-            given[name] = (value, Source("flag", FIELDS[name].flag))
+    from_file, mistakes = _of_file(path, content)
+    from_variables, warnings = _of_variables(environ)
+    from_flags: _Given = {
+        name: (value, Source("flag", FIELDS[name].flag))
+        for name, value in (flags or {}).items()
+        if value is not None
+    }
+    given = from_file | from_variables | from_flags
 
     values: dict[str, Any] = {}
     for name, (value, source) in given.items():
@@ -103,6 +88,41 @@ def load(
     if mistakes:
         raise SettingsError("\n".join(mistakes))
     return Loaded(settings, sources, path, warnings)
+
+
+_Given = dict[str, tuple[Any, Source]]
+"""Values as they were written, by the setting's name."""
+
+
+def _of_file(path: Path | None, content: Mapping[str, Any]) -> tuple[_Given, list[str]]:
+    """What the file sets, and the mistakes in it."""
+    given: _Given = {}
+    mistakes: list[str] = []
+    for name, value in content.items():
+        if name in FIELDS:
+            given[name] = (value, Source("file", str(path)))
+        else:
+            what = "table" if isinstance(value, dict) else "setting"
+            mistakes.append(f"{name} (in {path}): there is no such {what}{_nearest(name)}")
+    return given, mistakes
+
+
+def _of_variables(environ: Mapping[str, str]) -> tuple[_Given, list[str]]:
+    """What the environment sets, and a warning of each variable that looks like it and is not."""
+    given: _Given = {}
+    warnings: list[str] = []
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name in FIELDS:
+            if text:
+                given[name] = (text, Source("variable", variable))
+        elif not variable.startswith(OTHER_VARIABLES):
+            warnings.append(
+                f"{variable} is ignored: there is no such setting{_nearest(name, PREFIX)}"
+            )
+    return given, warnings
 
 
 def convert(field: Field, value: Any, *, is_text: bool) -> Any:
