@@ -11,8 +11,17 @@ from monarq.server.metric_families import Family, Labels, Sample, counter, gauge
 
 
 def measured(measures: Measures) -> list[Family]:
-    calls = measures.calls()
-    by_call = [(((name,)), measure) for name, measure in calls.items()]
+    return [
+        *_of_calls(measures),
+        *_of_pops(measures),
+        *_of_faults(measures),
+        *_of_lifecycle(measures),
+        *_of_deferred(measures),
+    ]
+
+
+def _of_calls(measures: Measures) -> list[Family]:
+    by_call = [((name,), measure) for name, measure in measures.calls().items()]
     call = ("call",)
     return [
         counter(
@@ -57,6 +66,11 @@ def measured(measures: Measures) -> list[Family]:
             [(labels, measure.seconds) for labels, measure in by_call],
             call,
         ),
+    ]
+
+
+def _of_pops(measures: Measures) -> list[Family]:
+    return [
         gauge("monarq_pops_parked", "Pops that wait for a message", _one(measures.pops_parked)),
         gauge("monarq_pops_pending", "Pops that wait for the store", _one(measures.pops_pending)),
         gauge("monarq_pops_leasing", "Pops the store is working on", _one(measures.pops_leasing)),
@@ -69,6 +83,16 @@ def measured(measures: Measures) -> list[Family]:
         counter(
             "monarq_pop_wakes", "Waiting pops woken, by cause", _counted(measures.wakes), ("cause",)
         ),
+        counter(
+            "monarq_store_polls",
+            "How often the store was asked whether anybody has written",
+            _one(measures.polls),
+        ),
+    ]
+
+
+def _of_faults(measures: Measures) -> list[Family]:
+    return [
         counter("monarq_overloaded", "Calls refused: too many waited", _one(measures.overloaded)),
         counter(
             "monarq_store_calls_abandoned",
@@ -85,11 +109,11 @@ def measured(measures: Measures) -> list[Family]:
             "How often the store was found to be down",
             _one(measures.store_failures),
         ),
-        counter(
-            "monarq_store_polls",
-            "How often the store was asked whether anybody has written",
-            _one(measures.polls),
-        ),
+    ]
+
+
+def _of_lifecycle(measures: Measures) -> list[Family]:
+    return [
         counter("monarq_lifecycle_steps", "Steps of the lifecycle", _one(measures.lifecycle_steps)),
         counter(
             "monarq_lifecycle_failures",
@@ -107,6 +131,12 @@ def measured(measures: Measures) -> list[Family]:
             "How long a step of the lifecycle took",
             [((), measures.lifecycle_seconds)],
         ),
+    ]
+
+
+def _of_deferred(measures: Measures) -> list[Family]:
+    """Messages that were answered before the store had them."""
+    return [
         counter(
             "monarq_buffered_messages",
             "Messages that were written to the buffer",

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import Literal
 
-from monarq.health import Health
+from monarq.health import BufferHealth, Health
 from monarq.model import GroupFlow, QueueFlow, QueueKind, Standing
 from monarq.server.watch.snapshot import BEHIND_SECONDS, View
 from monarq.server.watch.wording import duration, number, plural
@@ -44,7 +44,8 @@ class Findings:
 def attention(view: View, health: Health, findings: Findings) -> list[Attention]:
     """The worst first; what is about more messages before what is about fewer."""
     found = chain(
-        _of_system(view, health, findings),
+        _of_system(health, findings),
+        _of_buffer(health.buffer),
         _of_groups(view, findings),
         _of_queues(view, findings),
         _of_workers(findings),
@@ -69,7 +70,7 @@ def _made(weight: float, one: Attention) -> Weighed:
     return _ORDER[one.severity], -weight, one.id, lambda: one
 
 
-def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weighed]:
+def _of_system(health: Health, findings: Findings) -> Iterator[Weighed]:
     if not health.store_ok:
         yield _made(
             1e12,
@@ -82,42 +83,10 @@ def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weigh
                 page="system",
             ),
         )
-    buffer = health.buffer
-    if buffer is not None and buffer.set_aside:
-        yield _made(
-            1e11,
-            Attention(
-                id="buffer_set_aside",
-                severity="critical",
-                kind="buffer_set_aside",
-                text=f"Pushes in {plural(len(buffer.set_aside), 'file')} could not be stored, and "
-                "were set aside.",
-                hint="Look at them with `monarq buffer`.",
-                page="system",
-            ),
-        )
-    if buffer is not None and buffer.records:
-        yield _made(
-            float(buffer.records),
-            Attention(
-                id="buffer_filling",
-                severity="warning",
-                kind="buffer_filling",
-                text=f"{plural(buffer.records, 'push', 'pushes')} wait in files to be stored.",
-                hint="They are stored, in order, when the store takes them again.",
-                page="system",
-                since=iso(buffer.oldest) if buffer.oldest else None,
-            ),
-        )
     if health.maintenance_push or health.maintenance_pop:
-        both = health.maintenance_push and health.maintenance_pop
-        what = (
-            "Pushes go to files, and pops find nothing"
-            if both
-            else "Pushes go to files"
-            if health.maintenance_push
-            else "Pops find nothing"
-        )
+        what = "Pushes go to files" if health.maintenance_push else "Pops find nothing"
+        if health.maintenance_push and health.maintenance_pop:
+            what = "Pushes go to files, and pops find nothing"
         yield _made(
             1e6,
             Attention(
@@ -140,6 +109,37 @@ def _of_system(view: View, health: Health, findings: Findings) -> Iterator[Weigh
                 text=f"A transaction in the database has been open for {duration(seconds)}.",
                 hint="It keeps dead rows from being removed, and queues grow slower with time.",
                 page="system",
+            ),
+        )
+
+
+def _of_buffer(buffer: BufferHealth | None) -> Iterator[Weighed]:
+    if buffer is None:
+        return
+    if buffer.set_aside:
+        yield _made(
+            1e11,
+            Attention(
+                id="buffer_set_aside",
+                severity="critical",
+                kind="buffer_set_aside",
+                text=f"Pushes in {plural(len(buffer.set_aside), 'file')} could not be stored, and "
+                "were set aside.",
+                hint="Look at them with `monarq buffer`.",
+                page="system",
+            ),
+        )
+    if buffer.records:
+        yield _made(
+            float(buffer.records),
+            Attention(
+                id="buffer_filling",
+                severity="warning",
+                kind="buffer_filling",
+                text=f"{plural(buffer.records, 'push', 'pushes')} wait in files to be stored.",
+                hint="They are stored, in order, when the store takes them again.",
+                page="system",
+                since=iso(buffer.oldest) if buffer.oldest else None,
             ),
         )
 
