@@ -125,26 +125,10 @@ class Parts:
         )
         self.waiting.looks = self.pops
 
-        async def ack(requests: Sequence[Ack]) -> Any:
-            return await store().ack(requests)
-
-        async def push_chained(requests: Sequence[ChainedPush]) -> Any:
-            [one] = requests
-            try:
-                return await store().push([one.push], mark=one.mark, after=one.after)
-            except (AlreadyPushedError, ConflictError) as error:
-                return [error]
-
-        async def renew(requests: Sequence[Renew]) -> Any:
-            return await store().renew(requests)
-
-        async def transact(requests: Sequence[Transaction]) -> Any:
-            return await store().transaction(requests)
-
-        self.acks = ManyInbox(limits, measures.ack, measures, failed, ack, self.signals.acked)
-        self.renews = ManyInbox(limits, measures.renew, measures, failed, renew)
+        self.acks = ManyInbox(limits, measures.ack, measures, failed, self._ack, self.signals.acked)
+        self.renews = ManyInbox(limits, measures.renew, measures, failed, self._renew)
         self.transactions = SingleInbox(
-            limits, measures.transaction, measures, failed, transact, self.signals.transacted
+            limits, measures.transaction, measures, failed, self._transact, self.signals.transacted
         )
         # One in a call, whose mark is its own; and it must leave while the one before it is under
         # way.
@@ -153,7 +137,7 @@ class Parts:
             measures.push,
             measures,
             failed,
-            push_chained,
+            self._push_chained,
             lambda one, pushed: self.signals.pushed([one.push], [pushed]),
         )
         self.poller = Poller(
@@ -291,6 +275,23 @@ class Parts:
         self.waiting.hold(self.maintenance.pop, "store")
         self.lifecycle.hurry()
         self.maintenance.refresh_soon()
+
+    async def _ack(self, requests: Sequence[Ack]) -> Any:
+        return await self.availability.get().ack(requests)
+
+    async def _renew(self, requests: Sequence[Renew]) -> Any:
+        return await self.availability.get().renew(requests)
+
+    async def _transact(self, requests: Sequence[Transaction]) -> Any:
+        return await self.availability.get().transaction(requests)
+
+    async def _push_chained(self, requests: Sequence[ChainedPush]) -> Any:
+        [one] = requests
+        store = self.availability.get()
+        try:
+            return await store.push([one.push], mark=one.mark, after=one.after)
+        except (AlreadyPushedError, ConflictError) as error:
+            return [error]
 
     async def _replay(
         self, requests: Sequence[Push], *, mark: str | None
