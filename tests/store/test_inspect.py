@@ -1,23 +1,19 @@
-"""Looking at things: pages that neither repeat nor skip, counters that equal a recount, logs."""
+"""Looking at messages and items: pages that neither repeat nor skip, and what is refused."""
 
-import random
 from collections import Counter
 
 import pytest
 
 from monarq.clock import ManualClock
-from monarq.errors import ConflictError, InvalidRequestError, LeaseError, NotFoundError
-from monarq.model import DeadLetterFilter, ItemState, Message, PushItem, Seek, SeekTo, StartFrom
+from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
+from monarq.model import DeadLetterFilter, ItemState, PushItem, Seek, StartFrom
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many
 from tests.store.scenarios import (
     COMPLETED,
     DEAD,
     FAILED,
-    RELEASE,
-    RETRY,
     WORK,
-    dead_letters,
     drain,
     every,
     group_row,
@@ -25,8 +21,6 @@ from tests.store.scenarios import (
     nothing_changes,
     stats,
 )
-
-GROUP = "__QUEUE_MODE__"
 
 # --- messages ---
 
@@ -254,277 +248,6 @@ async def test_paging_through_items_is_stable_while_they_change_and_go(
     rest = await store.list_items("w", limit=100, after=first.next)
     assert [row.seq for row in first.rows] == [1, 2, 3]
     assert [row.seq for row in rest.rows] == [6, 7, 8, 9, 10]
-
-
-# --- counters ---
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_counters_of_an_ordered_queue_equal_a_recount_after_any_history(
-    store: Store, clock: ManualClock, seed: int
-) -> None:
-    chance = random.Random(seed)
-    await store.configure(
-        "q", options={"retryLimit": 1, "retryDelay": 1000, "leaseTime": 5, "retentionSeconds": 60}
-    )
-    pushed = 0
-    leases: list[tuple[str, list[Message], str]] = []
-    completed: Counter[str] = Counter()
-    for _ in range(70):
-        action = chance.choices(
-            ["push", "pop", "answer", "time", "seek", "delete group", "clear"],
-            weights=[6, 6, 8, 3, 1, 0.5, 0.3],
-        )[0]
-        group = chance.choice(["g1", "g2"])
-        if action == "push":
-            ids = [f"t{chance.randrange(40)}" if chance.random() < 0.3 else None for _ in "123"]
-            items = [PushItem("q", b"1", f"p{chance.randrange(3)}", name) for name in ids]
-            answers = await push_items(store, *items)
-            pushed += sum(answer.status == "queued" for answer in answers)
-        elif action == "pop":
-            popped = await pop(store, "q", 3, partitions=2, group=group)
-            if popped.lease_id:
-                leases.append((popped.lease_id, popped.messages, group))
-        elif action == "answer" and leases:
-            lease, messages, owner = leases.pop(chance.randrange(len(leases)))
-            for message in chance.sample(messages, chance.randrange(1, len(messages) + 1)):
-                status = chance.choice([COMPLETED, COMPLETED, FAILED, RELEASE, DEAD, RETRY])
-                try:
-                    await ack(store, message, lease, status, group=owner)
-                except (NotFoundError, LeaseError):
-                    continue
-                completed[owner] += status is COMPLETED
-        elif action == "time":
-            clock.advance(chance.choice([1, 5, 20]))
-            await let_time_work(store)
-        elif action == "seek" and await every(store.list_groups, queue="q", group=group):
-            await store.seek(
-                Seek(group=group, queue="q", to=chance.choice([SeekTo.START, SeekTo.END]))
-            )
-        elif action == "delete group":
-            await store.delete_group(group, queue="q")
-            completed[group] = 0
-        elif action == "clear":
-            await store.clear_queue("q")
-        row = await stats(store, "q")
-        rows = await every(store.list_messages, "q")
-        groups = await every(store.list_groups, queue="q")
-        assert row.pushed == pushed
-        assert row.stored == len(rows)
-        assert row.partitions == len(await store.export_plan("q"))
-        letters = await store.count_dead_letters(DeadLetterFilter(queue="q"))
-        assert row.dead_letters == row.dead == letters == len(await dead_letters(store))
-        for one in groups:
-            cursors = await every(store.list_cursors, "q", one.name)
-            assert one.lag == sum(cursor.lag for cursor in cursors)
-            assert one.completed == completed[one.name]
-        expected = max((one.lag for one in groups), default=len(rows))
-        assert row.pending == expected
-    for one in await every(store.list_groups, queue="q"):
-        await store.seek(Seek(group=one.name, queue="q", to=SeekTo.START))
-        stored = len(await every(store.list_messages, "q"))
-        assert (await group_row(store, "q", one.name)).lag == stored
-        await drain(store, "q", group=one.name)
-        assert (await group_row(store, "q", one.name)).lag == 0
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_counters_of_a_work_queue_equal_a_recount_after_any_history(
-    store: Store, clock: ManualClock, seed: int
-) -> None:
-    chance = random.Random(seed)
-    await store.configure(
-        "w",
-        kind=WORK,
-        options={
-            "maxAttempts": 2,
-            "leaseTime": 5,
-            "completedRetentionSeconds": 30,
-            "expireTimeout": 100,
-        },
-    )
-    pushed = completed = 0
-    leases: list[tuple[str, list[Message]]] = []
-    for _ in range(70):
-        action = chance.choices(
-            ["push", "pop", "answer", "time", "cancel", "retry", "redrive", "purge", "delete"],
-            weights=[6, 6, 8, 2, 1, 1, 0.5, 0.3, 0.7],
-        )[0]
-        rows = await every(store.list_items, "w")
-        if action == "push":
-            ids = [f"t{chance.randrange(40)}" if chance.random() < 0.3 else None for _ in "123"]
-            items = [
-                PushItem("w", b"1", transaction_id=name, delay_seconds=chance.choice([None, 3]))
-                for name in ids
-            ]
-            answers = await push_items(store, *items)
-            pushed += sum(answer.status == "queued" for answer in answers)
-        elif action == "pop":
-            popped = await pop(store, "w", 3)
-            if popped.lease_id:
-                leases.append((popped.lease_id, popped.messages))
-        elif action == "answer" and leases:
-            lease, messages = leases.pop(chance.randrange(len(leases)))
-            for message in chance.sample(messages, chance.randrange(1, len(messages) + 1)):
-                status = chance.choice([COMPLETED, COMPLETED, FAILED, RELEASE, DEAD, RETRY])
-                try:
-                    await ack(store, message, lease, status)
-                except (NotFoundError, LeaseError):
-                    continue
-                completed += status is COMPLETED
-        elif action == "time":
-            clock.advance(chance.choice([1, 5, 20]))
-            await let_time_work(store)
-        elif action in ("cancel", "retry", "delete") and rows:
-            row = chance.choice(rows)
-            try:
-                if action == "cancel":
-                    await store.cancel_item(row.id)
-                elif action == "retry":
-                    await store.retry_item(row.id)
-                elif row.state is not ItemState.DEAD:
-                    await store.delete_message(row.partition_id, row.transaction_id)
-            except ConflictError:
-                pass
-        elif action == "redrive":
-            await store.redrive(DeadLetterFilter(queue="w"), limit=2)
-        elif action == "purge":
-            letters = await dead_letters(store, queue="w")
-            await store.purge_dead_letters(DeadLetterFilter(ids=[one.id for one in letters[:1]]))
-        rows = await every(store.list_items, "w")
-        states = Counter(str(row.state) for row in rows)
-        now = await stats(store, "w")
-        assert {name: count for name, count in now.states.items() if count} == dict(states)
-        assert (now.pushed, now.stored, now.completed) == (pushed, len(rows), completed)
-        assert now.pending == states["scheduled"] + states["ready"] + states["leased"]
-        assert now.dead_letters == len(await dead_letters(store, queue="w"))
-        for state, count in states.items():
-            assert len(await every(store.list_items, "w", state=ItemState(state))) == count
-
-
-async def test_stats_of_all_queues_are_listed_by_name(store: Store) -> None:
-    await store.configure("w", kind=WORK)
-    for n, name in enumerate(["b", "a", "w", "c"]):
-        await push_many(store, name, n + 1)
-    rows = await every(store.queue_stats, limit=2)
-    assert [(row.queue, row.kind, row.pushed) for row in rows] == [
-        ("a", "ordered", 2),
-        ("b", "ordered", 1),
-        ("c", "ordered", 4),
-        ("w", "work", 3),
-    ]
-
-
-# --- the delivery log ---
-
-
-async def test_an_ack_of_a_whole_lease_leaves_one_row_not_one_a_message(
-    store: Store, clock: ManualClock
-) -> None:
-    answers = await push_many(store, "q", 50)
-    leased_at = clock.now()
-    popped = await pop(store, "q", 40, group="g", consumer="me")
-    clock.advance(3)
-    await ack_all(store, popped, group="g")
-    [row] = await every(store.list_deliveries, queue="q")
-    assert (row.queue, row.partition, row.partition_id) == (
-        "q",
-        "Default",
-        answers[0].partition_id,
-    )
-    assert (row.group, row.consumer) == ("g", "me")
-    assert (row.leased_at, row.ended_at) == (leased_at, clock.now())
-    assert (row.first_seq, row.last_seq) == (1, 40)
-    assert (row.completed, row.failed, row.released, row.dead, row.expired) == (40, 0, 0, 0, 0)
-    assert popped.lease_id
-    assert row.lease_number == int(popped.lease_id.split("-")[0])
-
-
-async def test_each_outcome_is_counted_in_the_log(store: Store, clock: ManualClock) -> None:
-    await store.configure("q", options={"retryLimit": 1, "retryDelay": 0, "leaseTime": 10})
-    await push_many(store, "q", 6)
-    popped = await pop(store, "q", 6)
-    for message, status in zip(
-        popped.messages, (COMPLETED, FAILED, RELEASE, DEAD, RETRY), strict=False
-    ):
-        await ack(store, message, popped.lease_id, status, error="because")
-    clock.advance(10)
-    await let_time_work(store)
-    rows = await every(store.list_deliveries, queue="q")
-    totals = {
-        name: sum(getattr(row, name) for row in rows)
-        for name in ("completed", "failed", "released", "dead", "expired")
-    }
-    assert totals == {"completed": 1, "failed": 2, "released": 1, "dead": 1, "expired": 1}
-    assert {row.error for row in rows if row.failed} == {"because"}
-    assert all(1 <= row.first_seq <= row.last_seq <= 6 for row in rows)
-
-
-async def test_a_lease_over_several_partitions_leaves_a_row_for_each(store: Store) -> None:
-    for partition in "abc":
-        await push_many(store, "q", 2, partition=partition)
-    await ack_all(store, await pop(store, "q", 6, partitions=3))
-    rows = await every(store.list_deliveries)
-    assert sorted((row.partition, row.first_seq, row.last_seq) for row in rows) == [
-        ("a", 1, 2),
-        ("b", 1, 2),
-        ("c", 1, 2),
-    ]
-    assert len({row.lease_number for row in rows}) == 1
-
-
-async def test_auto_acked_deliveries_are_logged_too(store: Store) -> None:
-    await push_many(store, "q", 3)
-    await pop(store, "q", 3, auto_ack=True, consumer="me")
-    [row] = await every(store.list_deliveries)
-    assert (row.completed, row.first_seq, row.last_seq, row.consumer) == (3, 1, 3, "me")
-
-
-async def test_the_log_still_names_a_group_that_was_deleted(store: Store) -> None:
-    await push(store, "q")
-    for _ in range(2):
-        await pop(store, "q", auto_ack=True, group="g")
-        await store.delete_group("g", queue="q")
-    rows = await every(store.list_deliveries)
-    assert [row.group for row in rows] == ["g", "g"]
-    assert [row.group for row in await store.deliveries_of(rows[0].partition_id, 1)] == ["g", "g"]
-
-
-async def test_the_log_is_paged_by_id_and_filtered_by_queue(store: Store) -> None:
-    for n in range(6):
-        await push(store, f"q{n % 2}")
-        await drain(store, f"q{n % 2}")
-    rows = await every(store.list_deliveries, limit=2)
-    assert [row.queue for row in rows] == ["q0", "q1"] * 3
-    ids = [row.id for row in rows]
-    assert ids == sorted(set(ids))
-    assert len(await every(store.list_deliveries, queue="q1", limit=1)) == 3
-
-
-async def test_refused_acks_leave_no_row(store: Store, clock: ManualClock) -> None:
-    await push(store, "q")
-    message, lease = await pop_one(store, "q", lease_seconds=10)
-    clock.advance(10)
-    with pytest.raises(LeaseError):
-        await ack(store, message, lease)
-    assert await every(store.list_deliveries) == []
-
-
-async def test_attempts_are_listed_in_the_order_they_ended_and_filtered_by_queue(
-    store: Store,
-) -> None:
-    for queue in ("w1", "w2"):
-        await store.configure(queue, kind=WORK)
-        await push_many(store, queue, 3)
-    for queue in ("w1", "w2"):
-        popped = await pop(store, queue, 3)
-        for n in (2, 0, 1):
-            await ack(store, popped.messages[n], popped.lease_id)
-    rows = await every(store.list_attempts, limit=2)
-    assert [(row.queue, int(row.item_id.split("-")[1])) for row in rows] == [
-        (queue, seq) for queue in ("w1", "w2") for seq in (3, 1, 2)
-    ]
-    assert len(await every(store.list_attempts, queue="w2", limit=2)) == 3
 
 
 # --- the wrong kind ---

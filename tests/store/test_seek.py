@@ -1,0 +1,193 @@
+"""Seeks: where a group goes on, and what they leave alone."""
+
+import pytest
+
+from monarq.clock import ManualClock
+from monarq.errors import MonarqError, NotFoundError
+from monarq.model import Seek, SeekTo, StartFrom
+from monarq.store import Store
+from tests.store.calls import ack, pop, pop_one, push, push_many, seqs
+from tests.store.scenarios import (
+    FAILED,
+    WORK,
+    cursor_row,
+    drain,
+    group_row,
+    let_time_work,
+    nothing_changes,
+    numbers,
+)
+
+ALL, NEW = StartFrom.ALL, StartFrom.NEW
+
+
+async def test_a_seek_to_the_start_replays_everything_kept(store: Store) -> None:
+    await push_many(store, "q", 3, partition="a")
+    await push_many(store, "q", 2, partition="b")
+    first = await drain(store, "q", group="g")
+    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.START)) == 5
+    again = await drain(store, "q", group="g")
+    assert [m.id for m in again] == [m.id for m in first]
+
+
+async def test_a_seek_to_the_end_skips_everything_and_misses_nothing_after(store: Store) -> None:
+    await push_many(store, "q", 3, partition="a")
+    await push_many(store, "q", 2, partition="b")
+    popped = await pop(store, "q", 1, group="g")
+    assert popped.messages
+    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.END)) == 0
+    assert (await pop(store, "q", group="g")).messages == []
+    await push(store, "q", partition="b")
+    assert await seqs(store, "q", group="g") == [3]
+
+
+async def test_a_seek_to_a_seq_delivers_that_one_next(store: Store) -> None:
+    await push_many(store, "q", 5)
+    await drain(store, "q", group="g")
+    assert await store.seek(Seek(group="g", queue="q", seq=4)) == 2
+    assert await seqs(store, "q", group="g") == [4, 5]
+    assert await store.seek(Seek(group="g", queue="q", seq=1)) == 5
+    assert await seqs(store, "q", group="g") == [1, 2, 3, 4, 5]
+
+
+async def test_a_seek_to_a_seq_beyond_the_end_does_not_skip_what_comes(store: Store) -> None:
+    await push_many(store, "q", 2)
+    await store.subscribe("g", ALL, queue="q")
+    assert await store.seek(Seek(group="g", queue="q", seq=100)) == 0
+    await push(store, "q")
+    assert await seqs(store, "q", group="g") == [3]
+
+
+async def test_a_seek_to_a_seq_before_the_first_kept_begins_with_the_first_kept(
+    store: Store, clock: ManualClock
+) -> None:
+    await store.configure("q", options={"retentionSeconds": 100})
+    await push_many(store, "q", 2)
+    clock.advance(90)
+    await push_many(store, "q", 2)
+    await store.subscribe("g", NEW, queue="q")
+    clock.advance(11)
+    await let_time_work(store)
+    for target in (Seek(group="g", queue="q", seq=1), Seek(group="g", queue="q", to=SeekTo.START)):
+        assert await store.seek(target) == 2
+        assert await seqs(store, "q", group="g") == [3, 4]
+
+
+async def test_a_seek_to_a_time_delivers_the_first_message_not_older_next(
+    store: Store, clock: ManualClock
+) -> None:
+    times = []
+    for _ in range(4):
+        times.append(clock.now())
+        await push_many(store, "q", 2)
+        clock.advance(10)
+    await drain(store, "q", group="g")
+    for n, time in enumerate(times):
+        assert await store.seek(Seek(group="g", queue="q", time=time)) == 8 - 2 * n
+        assert await seqs(store, "q", group="g") == list(range(2 * n + 1, 9))
+        assert await store.seek(Seek(group="g", queue="q", time=time + 1)) == 6 - 2 * n
+    assert await store.seek(Seek(group="g", queue="q", time=clock.now())) == 0
+    assert await store.seek(Seek(group="g", queue="q", time=0)) == 8
+
+
+async def test_a_seek_of_one_partition_moves_that_one_alone(store: Store) -> None:
+    for partition in "abc":
+        await push_many(store, "q", 2, partition=partition)
+    await drain(store, "q", group="g")
+    await drain(store, "q", group="other")
+    assert await store.seek(Seek(group="g", queue="q", partition="b", to=SeekTo.START)) == 2
+    assert [m.partition for m in await drain(store, "q", group="g")] == ["b", "b"]
+    assert await drain(store, "q", group="other") == []
+
+
+async def test_a_seek_forgets_what_was_acked_out_of_order_and_what_had_failed(
+    store: Store,
+) -> None:
+    await store.configure("q", options={"retryDelay": 60_000})
+    await push_many(store, "q", 4)
+    popped = await pop(store, "q", 4, group="g")
+    await ack(store, popped.messages[2], popped.lease_id, group="g")
+    await ack(store, popped.messages[0], popped.lease_id, FAILED, group="g")
+    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.START)) == 4
+    assert await seqs(store, "q", group="g") == [1, 2, 3, 4]
+
+
+async def test_what_was_acked_before_a_seek_does_not_come_back_to_mind_with_a_failure(
+    store: Store,
+) -> None:
+    await store.configure("q", options={"retryDelay": 0, "retryLimit": 1})
+    await push_many(store, "q", 3)
+    popped = await pop(store, "q", 3)
+    await ack(store, popped.messages[1], popped.lease_id)
+    await ack(store, popped.messages[0], popped.lease_id, FAILED)
+    await store.seek(Seek(group="__QUEUE_MODE__", queue="q", to=SeekTo.START))
+    first, lease = await pop_one(store, "q")
+    assert (first.seq, first.attempts) == (1, 1)
+    await ack(store, first, lease, FAILED)
+    again = await pop(store, "q", 3)
+    assert [(message.seq, message.attempts) for message in again.messages] == [
+        (1, 2),
+        (2, 1),
+        (3, 1),
+    ]
+
+
+async def test_a_seek_forward_resolves_nothing_for_others_and_can_be_taken_back(
+    store: Store,
+) -> None:
+    await push_many(store, "q", 5)
+    await store.subscribe("g", ALL, queue="q")
+    assert await store.seek(Seek(group="g", queue="q", seq=5)) == 1
+    assert await store.seek(Seek(group="g", queue="q", seq=2)) == 4
+    assert await seqs(store, "q", group="g") == [2, 3, 4, 5]
+    assert await seqs(store, "q", group="other") == [1, 2, 3, 4, 5]
+
+
+async def test_a_partition_that_was_drained_is_found_again_after_a_seek_back(
+    store: Store, clock: ManualClock
+) -> None:
+    await push(store, "q", partition="a")
+    await drain(store, "q", group="g")
+    clock.advance(100)
+    await push(store, "q", partition="b")
+    clock.advance(1)
+    await store.seek(Seek(group="g", queue="q", to=SeekTo.START))
+    got = sorted(m.partition for m in await drain(store, "q", group="g"))
+    assert got == ["a", "b"]
+
+
+async def test_a_seek_of_what_does_not_exist_is_not_found_and_makes_nothing(
+    store: Store,
+) -> None:
+    await push(store, "q")
+    await store.subscribe("g", ALL, queue="q")
+    await store.configure("w", kind=WORK)
+    async with nothing_changes(store):
+        for seek in (
+            Seek(group="g", queue="missing", to=SeekTo.START),
+            Seek(group="missing", queue="q", to=SeekTo.START),
+            Seek(group="g", queue="q", partition="missing", to=SeekTo.START),
+        ):
+            with pytest.raises(NotFoundError):
+                await store.seek(seek)
+        with pytest.raises(MonarqError):
+            await store.seek(Seek(group="g", queue="w", to=SeekTo.START))
+
+
+async def test_a_seek_does_not_touch_other_queues_of_the_group(store: Store) -> None:
+    for queue in ("q1", "q2"):
+        await push(store, queue, namespace="ns")
+    await drain(store, namespace="ns", group="g")
+    await store.seek(Seek(group="g", queue="q1", to=SeekTo.START))
+    assert [m.queue for m in await drain(store, namespace="ns", group="g")] == ["q1"]
+
+
+async def test_numbers_after_seeks_to_and_fro_are_those_of_the_cursor(store: Store) -> None:
+    await push_many(store, "q", 10)
+    await store.subscribe("g", ALL, queue="q")
+    for seq in (3, 9, 1, 7, 11, 2):
+        await store.seek(Seek(group="g", queue="q", seq=seq))
+        row = await cursor_row(store, "q", "g")
+        assert (row.position, row.lag) == (seq - 1, 11 - seq)
+        assert (await group_row(store, "q", "g")).lag == 11 - seq
+    assert numbers(await drain(store, "q", group="g")) == list(range(2, 11))
