@@ -1,7 +1,8 @@
 """What is known of queues and partitions without asking: a cache that may be wrong.
 
-Procedures check what they are told from it (a queue's version, that a partition exists) and
-refuse what is stale; then the caller forgets it here and comes again.
+Procedures check what they are told from it (a queue's version, a partition's queue and name) and
+refuse what is stale; then the caller forgets it here and comes again. The numbers of queues and
+groups are never another one's, not even when the database was set back to a backup.
 """
 
 from __future__ import annotations
@@ -155,8 +156,10 @@ class Catalog:
     def forget_all(self) -> None:
         self._queues.clear()
         self._partition_ids.clear()
+        self._partition_count = 0
         self._facts.clear()
         self._group_ids.clear()
+        self.delivered = DeliveredIds()
 
 
 def _keep(cache: dict[K, V], found: dict[K, V]) -> None:

@@ -42,6 +42,13 @@ _UNAVAILABLE = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InternalClientError,
 )
+_OTHER_SCHEMA = (
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedFunctionError,
+)
+"""A restore is under way, or a newer Monarq has brought procedures of its own."""
 
 
 def one_for_all(values: list[T]) -> list[T]:
@@ -244,7 +251,7 @@ class _Translation:
         if isinstance(error, asyncpg.PostgresError) and error.sqlstate == "MQ001":
             reason = str(error.args[0]).removeprefix("monarq: ")
             raise RefusedError(reason, json.loads(error.detail or "null")) from None
-        if isinstance(error, _UNAVAILABLE):
+        if isinstance(error, _UNAVAILABLE + _OTHER_SCHEMA):
             raise _unavailable(error) from error
 
 
@@ -257,4 +264,6 @@ def _unavailable(error: BaseException) -> StoreUnavailableError:
         why = "it did not answer in time (is it overloaded, or does somebody hold a lock?)"
     elif isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError):
         why = f"the connection broke ({why})"
+    elif isinstance(error, _OTHER_SCHEMA):
+        why = f"its schema is not this Monarq's: it was upgraded, or is being restored ({why})"
     return StoreUnavailableError(f"PostgreSQL cannot serve: {why}")

@@ -31,10 +31,10 @@ def _call(procedure: str, count: int, texts: Mapping[int, str]) -> str:
     return f"select * from monarq.{procedure}({', '.join(parameters)})"
 
 
-_TARGETS = {9: "bigint", 10: "integer"}
-_SEGMENTS = {13: "integer", 15: "integer", 16: "integer"}
-_MESSAGES = _call("push_messages", 24, _TARGETS | _SEGMENTS)
-_ITEMS = _call("push_items", 22, _TARGETS)
+_TARGETS = {9: "bigint", 11: "integer"}
+_SEGMENTS = {14: "integer", 16: "integer", 17: "integer"}
+_MESSAGES = _call("push_messages", 25, _TARGETS | _SEGMENTS)
+_ITEMS = _call("push_items", 23, _TARGETS)
 # Looked up once, not for each of a thousand targets.
 _ORDERED = QueueKind.ORDERED
 

@@ -43,15 +43,18 @@ end
 $$;
 
 -- Takes seqs and turns for what is pushed, and with them the partitions' locks, in order of their
--- ids (before them those of queues that have a maxSize). Refuses what is stale. q: the queues;
--- t_queue says which of them a target is of (null: there is but one).
+-- ids (before them those of queues that have a maxSize). Refuses what is stale: in a database that
+-- was set back, a partition's id may be another one's by now. q: the queues; t_queue says which of
+-- them a target is of (null: there is but one). t_names: the partitions' names, a line each.
 create or replace function monarq.take_seqs(
     p_now bigint, p_limited boolean, q_id bigint[], q_version integer[], q_horizon bigint[],
-    t_queue integer[], t_partition bigint[], t_count integer[],
+    t_queue integer[], t_partition bigint[], t_names text, t_count integer[],
     out first_seqs bigint[], out first_turns bigint[], out times bigint[]
 )
     language plpgsql
 as $$
+declare
+    v_same boolean;
 begin
     if p_limited then
         perform 1 from monarq.queues where id = any (q_id) and max_size > 0
@@ -63,13 +66,15 @@ begin
         set last_seq = p.last_seq + t.count, turns = p.turns + t.count,
             last_at = greatest(p.last_at, p_now),
             check_at = least(p.check_at, p_now + q_horizon[coalesce(t.queue, 1)])
-        from unnest(t_partition, t_count, t_queue) as t (id, count, queue)
+        from unnest(t_partition, t_count, t_queue, string_to_array(t_names, E'\n'))
+            as t (id, count, queue, name)
         where p.id = t.id
-        returning p.id, p.last_seq - t.count + 1 as seq, p.turns - t.count + 1 as turn, p.last_at
+        returning p.id, p.last_seq - t.count + 1 as seq, p.turns - t.count + 1 as turn, p.last_at,
+            p.queue_id = q_id[coalesce(t.queue, 1)] and p.name = t.name as same
     )
-    select array_agg(m.seq), array_agg(m.turn), array_agg(m.last_at)
-    into first_seqs, first_turns, times from (select * from moved order by id) as m;
-    if cardinality(first_seqs) is distinct from cardinality(t_partition)
+    select array_agg(m.seq), array_agg(m.turn), array_agg(m.last_at), bool_and(m.same)
+    into first_seqs, first_turns, times, v_same from (select * from moved order by id) as m;
+    if cardinality(first_seqs) is distinct from cardinality(t_partition) or not v_same
         or exists (
             select from unnest(q_id, q_version) as q (id, version)
             where not exists (
@@ -197,7 +202,7 @@ $$;
 create or replace function monarq.push_messages(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
-    t_queue integer[], t_partition bigint[], t_count integer[],
+    t_queue integer[], t_partition bigint[], t_names text, t_count integer[],
     s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
     s_at integer[], s_bytes integer[], p_data bytea, p_offsets bytea,
     p_transaction_ids text, p_trace_ids text[], p_producers text[], p_headers text[],
@@ -215,7 +220,7 @@ begin
     end if;
     select taken.first_seqs, taken.times into first_seqs, times
     from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
-        t_count) as taken;
+        t_names, t_count) as taken;
     if p_after is not null then
         perform monarq.check_after(p_after);
     end if;

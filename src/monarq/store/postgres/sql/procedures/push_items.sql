@@ -6,7 +6,7 @@
 create or replace function monarq.push_items(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
-    t_queue integer[], t_partition bigint[], t_count integer[], t_first integer[],
+    t_queue integer[], t_partition bigint[], t_names text, t_count integer[], t_first integer[],
     i_payload bytea[], p_transaction_ids text, i_trace_id text[], i_producer text[],
     i_headers text[], i_priority integer[], i_run_at bigint[], i_delay bigint[],
     i_max_attempts integer[], i_backoff_base float8[], p_own boolean,
@@ -25,7 +25,7 @@ begin
     end if;
     select taken.first_seqs, taken.first_turns, taken.times into first_seqs, v_turns, v_times
     from monarq.take_seqs(v_now, p_limited, q_id, q_version, q_horizon, t_queue, t_partition,
-        t_count) as taken;
+        t_names, t_count) as taken;
     if p_after is not null then
         perform monarq.check_after(p_after);
     end if;

@@ -1,0 +1,167 @@
+"""A PostgreSQL that comes back as it was some time ago, under stores that go on: a restore, or a
+standby that was behind. What they remember of queues, partitions and groups may be of what is no
+more, and its numbers may be given again."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import asyncpg
+import pytest
+
+from monarq.errors import StoreUnavailableError
+from monarq.model import Pop, Push, PushItem, QueueKind
+from monarq.store import Store
+from tests.store.calls import pop, push, unwrap
+from tests.store.conftest import OpenStore, Place
+
+pytestmark = pytest.mark.parametrize("place", ["postgres-newest"], indirect=True)
+
+SetBack = Callable[[], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def backup_of(place: Place) -> AsyncIterator[SetBack]:
+    """All of the schema as it is now; gives what sets it back to that, behind a pooler's back:
+    no connection notices."""
+    connection = await asyncpg.connect(place.address)
+    schema, copy = f'"{place.schema}"', f'"{place.schema}_copy"'
+    try:
+        tables = await names(connection, "tablename", "pg_tables", place.schema)
+        sequences = await names(connection, "sequencename", "pg_sequences", place.schema)
+        await connection.execute(f"create schema {copy}")
+        for table in tables:
+            await connection.execute(f"create table {copy}.{table} as table {schema}.{table}")
+        counts = {
+            sequence: await connection.fetchrow(
+                f"select last_value, is_called from {schema}.{sequence}"
+            )
+            for sequence in sequences
+        }
+
+        async def set_back() -> None:
+            async with connection.transaction():
+                every = ", ".join(f"{schema}.{table}" for table in tables)
+                await connection.execute(f"truncate {every}")
+                for table in tables:
+                    await connection.execute(
+                        f"insert into {schema}.{table} overriding system value table {copy}.{table}"
+                    )
+                for sequence, count in counts.items():
+                    await connection.execute(
+                        f"select setval('{schema}.{sequence}', $1, $2)", *count
+                    )
+
+        yield set_back
+        await connection.execute(f"drop schema {copy} cascade")
+    finally:
+        await connection.close()
+
+
+async def names(
+    connection: asyncpg.Connection, column: str, table: str, schema: str
+) -> Sequence[str]:
+    rows = await connection.fetch(
+        f"select {column}::text as name from {table} where schemaname = $1", schema
+    )
+    return [row["name"] for row in rows]
+
+
+async def payloads(store: Store, queue: str) -> dict[str, list[bytes]]:
+    """What each partition of a queue holds."""
+    found: dict[str, list[bytes]] = {}
+    for message in (await store.list_messages(queue)).rows:
+        found.setdefault(message.partition, []).append(message.payload)
+    return found
+
+
+async def test_a_group_that_is_no_more_gets_nothing_of_another_queue(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    await push(store, "orders", b"1")
+    other = await open_another()
+    await push(other, "secret", b"2")
+    async with backup_of(place) as set_back:
+        assert (await pop(store, "orders", group="mine")).messages
+        await set_back()
+        await pop(other, "secret", group="theirs", auto_ack=True)
+        await push(other, "secret", b"3")
+        got = await pop(store, "orders", group="mine")
+        assert [(one.queue, one.payload) for one in got.messages] == [("orders", b"1")]
+        left = await pop(other, "secret", group="theirs")
+        assert [one.payload for one in left.messages] == [b"3"]
+
+
+@pytest.mark.parametrize("queue", ["orders", "other"])
+async def test_a_push_to_a_partition_that_is_no_more_reaches_no_other(
+    store: Store, open_another: OpenStore, place: Place, queue: str
+) -> None:
+    await push(store, "orders", b"0", partition="old")
+    other = await open_another()
+    await push(other, "other", b"0", partition="old")
+    async with backup_of(place) as set_back:
+        for n in range(2):  # the second time it is remembered
+            await push(store, "orders", b"lost", partition="mine", transaction_id=f"lost-{n}")
+        await set_back()
+        await push(other, queue, b"theirs", partition="theirs")
+        await push(store, "orders", b"mine", partition="mine")
+        assert (await payloads(other, queue))["theirs"] == [b"theirs"]
+        assert (await payloads(other, "orders"))["mine"] == [b"mine"]
+
+
+@pytest.mark.parametrize("kind", QueueKind)
+async def test_a_push_to_a_queue_that_is_no_more_reaches_no_other(
+    store: Store, open_another: OpenStore, place: Place, kind: QueueKind
+) -> None:
+    await store.configure("base")
+    other = await open_another()
+    async with backup_of(place) as set_back:
+        await store.configure("mine", kind=kind)
+        for _ in range(2):
+            await push(store, "mine", b"lost")
+        await set_back()
+        await other.configure("theirs", kind=kind)
+        await push(other, "theirs", b"theirs")
+        await push(store, "mine", b"mine")
+        for queue in ("theirs", "mine"):
+            got = await pop(other, queue, batch=5)
+            assert [one.payload for one in got.messages] == [queue.encode()]
+
+
+async def test_items_of_another_queue_are_not_popped_for_one_that_is_no_more(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    other = await open_another()
+    async with backup_of(place) as set_back:
+        await store.configure("mine", kind=QueueKind.WORK)
+        await push(store, "mine", b"lost")
+        assert (await pop(store, "mine")).messages
+        await set_back()
+        await other.configure("theirs", kind=QueueKind.WORK)
+        await push(other, "theirs", b"theirs")
+        assert not (await pop(store, "mine")).messages
+        assert [one.payload for one in (await pop(other, "theirs")).messages] == [b"theirs"]
+
+
+async def test_while_a_schema_is_away_the_store_is_unavailable_and_then_goes_on(
+    store: Store, place: Place
+) -> None:
+    await push(store, "q", b"1")
+    connection = await asyncpg.connect(place.address)
+    try:
+        await connection.execute(f'alter schema "{place.schema}" rename to "{place.schema}_away"')
+        request = Push([PushItem("q", b"2")])
+        for call in (
+            store.push([request]),
+            store.push([request, request], mark="m"),
+            store.pop([Pop(queue="q")]),
+            store.lifecycle(),
+            store.ping(),
+            store.list_queues(),
+        ):
+            with pytest.raises(StoreUnavailableError, match="schema"):
+                await call
+        await connection.execute(f'alter schema "{place.schema}_away" rename to "{place.schema}"')
+    finally:
+        await connection.close()
+    unwrap(await store.push([Push([PushItem("q", b"2")])]))
+    assert [one.payload for one in (await pop(store, "q", batch=5)).messages] == [b"1", b"2"]
