@@ -108,6 +108,15 @@ class SideBySide:
         self.note("pop", *requests, max_bytes=max_bytes)
         expected = self.model.pop(requests, max_bytes=max_bytes)
         got = self._run(self.store.pop(requests, max_bytes=max_bytes))
+        self._same_pops(requests, got, expected)
+        return expected
+
+    def _same_pops(
+        self,
+        requests: Sequence[Pop],
+        got: list[Outcome[Popped]],
+        expected: list[Outcome[Popped]],
+    ) -> None:
         for theirs, ours in zip(got, expected, strict=True):
             if isinstance(theirs, MonarqError) or isinstance(ours, MonarqError):
                 continue
@@ -116,7 +125,6 @@ class SideBySide:
                 number, _ = parse_lease_id(ours.lease_id)
                 self.model.lease_order[number], _ = parse_lease_id(theirs.lease_id)
         self._same_answers("pop", requests, got, expected)
-        return expected
 
     def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
         self.note("ack", *requests)
@@ -124,6 +132,18 @@ class SideBySide:
         got = self._run(self.store.ack([to_store(self.ids, request) for request in requests]))
         self._same_answers("ack", requests, got, expected)
         return expected
+
+    def ack_and_pop(
+        self, acks: Sequence[Ack], pops: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> list[Outcome[Popped]]:
+        self.note("ack_and_pop", *acks, *pops, max_bytes=max_bytes)
+        expected_acks = self.model.ack(acks)
+        expected_pops = self.model.pop(pops, max_bytes=max_bytes)
+        asked = [to_store(self.ids, request) for request in acks]
+        got_acks, got_pops = self._run(self.store.ack_and_pop(asked, pops, max_bytes=max_bytes))
+        self._same_answers("ack", acks, got_acks, expected_acks)
+        self._same_pops(pops, got_pops, expected_pops)
+        return expected_pops
 
     def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
         self.note("renew", *requests)

@@ -37,6 +37,7 @@ from monarq.model import (
     Transaction,
 )
 from monarq.store import Store, open_store
+from monarq.store.contract import Outcome
 from tests.store import strategies as some
 from tests.store.comparison import SideBySide
 from tests.store.conftest import Place, new_place
@@ -55,7 +56,7 @@ MADE_UP_PARTITION = 999_999
 ACTIONS = (
     *("push_to_one_queue", "push") * 2,
     *("pop_where_something_is", "pop_and_ack") * 3,
-    *("ack", "ack_every_message_of_a_lease", "time_passes") * 2,
+    *("ack", "ack_every_message_of_a_lease", "ack_and_pop", "time_passes") * 2,
     *("pop", "ack_a_whole_lease", "renew", "transaction", "lifecycle", "configure"),
     *("subscribe_or_seek", "redrive_or_purge", "cancel_or_retry_an_item", "administer"),
     *("delete_message", "look_at_every_message", "much_time_passes", "archive"),
@@ -175,7 +176,9 @@ class Histories(RuleBasedStateMachine):
         self.pop_these(requests, data.draw(some.max_bytes))
 
     def pop_these(self, requests: list[Pop], max_bytes: int = POP_MAX_BYTES) -> None:
-        answers = self.both.pop(requests, max_bytes=max_bytes)
+        self.note_delivered(requests, self.both.pop(requests, max_bytes=max_bytes))
+
+    def note_delivered(self, requests: list[Pop], answers: Sequence[Outcome[Popped]]) -> None:
         for request, answer in zip(requests, answers, strict=False):
             if isinstance(answer, Popped) and answer.lease_id is not None:
                 for message in answer.messages:
@@ -207,6 +210,42 @@ class Histories(RuleBasedStateMachine):
             else:
                 calls.append([ack])
         return calls
+
+    def ack_and_pop(self, data: st.DataObject) -> None:
+        """As those do who go from one message to the next; sometimes with acks of any kind."""
+        acks = self.completed_leases(data)
+        if self.delivered and data.draw(st.integers(0, 3)) == 0:
+            right = data.draw(st.booleans())
+            some_acks = self.some_acks(self.delivered[-8:], right=right)
+            acks = data.draw(st.lists(some_acks, min_size=1, max_size=4))
+        *before, last = self.in_calls(acks) or [[]]
+        for call in before:
+            self.both.ack(call)
+        pops = data.draw(some.pop_calls(self.now, self.queues_with_something()))
+        answers = self.both.ack_and_pop(last, pops, max_bytes=data.draw(some.max_bytes))
+        self.note_delivered(pops, answers)
+
+    def completed_leases(self, data: st.DataObject) -> list[Ack]:
+        """Some leases as a whole, or each of their messages."""
+        recent = {lease: group for _, lease, group in self.delivered[-8:]}
+        leases = (
+            data.draw(st.lists(st.sampled_from(sorted(recent)), unique=True, max_size=3))
+            if (recent)
+            else []
+        )
+        if data.draw(st.booleans()):
+            return [Ack(lease_id=lease, group=recent[lease]) for lease in leases]
+        return [
+            Ack(
+                transaction_id=message.transaction_id,
+                partition_id=message.partition_id,
+                lease_id=lease,
+                group=group,
+            )
+            for wanted in leases
+            for message, lease, group in self.delivered
+            if lease == wanted
+        ]
 
     def ack_every_message_of_a_lease(self, data: st.DataObject) -> None:
         if not self.delivered:

@@ -75,6 +75,17 @@ class Delivering(abc.ABC):
         """
 
     @abc.abstractmethod
+    async def ack_and_pop(
+        self, acks: Sequence[Ack], pops: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
+        """The same as `ack` and then `pop`, for one commit instead of two: the pops find what the
+        acks freed.
+
+        Where a store has to make two commits of it after all, and fails as a whole, the acks may
+        have taken effect without the pops.
+        """
+
+    @abc.abstractmethod
     async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
         """Move the deadline of live leases to `seconds` from now, never nearer than it was."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import structs
 
@@ -25,6 +26,7 @@ from monarq.store.postgres.message_acks import ack_messages, complete_runs, runs
 from monarq.store.validation import check_ack
 
 _LEASES = "select * from monarq.ack_leases($1, $2, $3, $4, $5, $6)"
+_FEW = 2
 _DISPUTED = {LeaseForeignError, LeaseTakenOverError, LeaseUnknownError}
 """What depends on whether a lease is live for something else."""
 
@@ -65,7 +67,7 @@ async def _in_order(
 async def _by_kind(
     unit: Database | Work, catalog: Catalog, requests: Sequence[Ack]
 ) -> list[Outcome[Acked]]:
-    runs = runs_in_line(catalog, requests)
+    runs = runs_in_line(catalog, requests) if len(requests) >= _FEW else None
     if runs is not None:
         return await complete_runs(unit, catalog, runs)
     items = completed_items(catalog, requests)
@@ -122,18 +124,31 @@ async def _ack_leases(
     outcomes: list[Outcome[Acked] | None],
 ) -> None:
     """Whole leases and nothing else, which is one call where they are over messages."""
-    if not requests:
-        return
+    if requests:
+        rows = await unit.fetch(_LEASES, unit.now(), *lease_arguments(requests))
+        await answer_leases(unit, catalog, requests, rows, outcomes)
+
+
+def lease_arguments(requests: Sequence[tuple[int, Ack]]) -> list[Any]:
+    """Of `ack_leases`, behind the time."""
     leases = [lease_of(request) for _, request in requests]
-    rows = await unit.fetch(
-        _LEASES,
-        unit.now(),
+    return [
         [number for number, _ in leases],
         [token for _, token in leases],
         one_for_all([STATUS[request.status] for _, request in requests]),
         one_for_all([request.error for _, request in requests]),
         one_for_all([request.retry_at for _, request in requests]),
-    )
+    ]
+
+
+async def answer_leases(
+    unit: Database | Work,
+    catalog: Catalog,
+    requests: Sequence[tuple[int, Ack]],
+    rows: Sequence[Any],
+    outcomes: list[Outcome[Acked] | None],
+) -> None:
+    """From the rows of `ack_leases`; what is under leases over items is answered now."""
     own = unit if isinstance(unit, Work) else None
     facts = await catalog.facts([row[1] for row in rows], own)
     items: list[Part] = []
@@ -148,7 +163,7 @@ async def _ack_leases(
         elif word:
             answers.append((index, fault(word)))
         else:
-            catalog.delivered.forget(leases[place - 1][0] or 0, partition_id)
+            catalog.delivered.forget(lease_of(request)[0] or 0, partition_id)
             acked = Acked(
                 queue=partition.queue,
                 partition=partition.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ from monarq.store.validation import check_common_name
 
 _MESSAGES = "select * from monarq.ack_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 _RUNS = "select * from monarq.complete_runs($1, $2, $3, $4, $5, $6, $7)"
-_FEW = 2
 _KIND = attrgetter("status", "partition_id", "lease_id", "group", "error", "retry_at", "result")
 
 
@@ -37,8 +36,6 @@ class RunInLine(NamedTuple):
 def runs_in_line(catalog: Catalog, requests: Sequence[Ack]) -> list[RunInLine] | None:
     """All of the call as such runs, no two of one partition and group; None if it is not. Clients
     mostly answer all messages of a lease, in order, and each may come with a thousand."""
-    if len(requests) < _FEW:
-        return None
     runs: list[RunInLine] = []
     start = 0
     try:
@@ -86,18 +83,28 @@ def _run_in_line(
 async def complete_runs(
     unit: Database | Work, catalog: Catalog, runs: list[RunInLine]
 ) -> list[Outcome[Acked]]:
-    rows = await unit.fetch(
-        _RUNS,
-        unit.now(),
+    rows = await unit.fetch(_RUNS, unit.now(), *run_arguments(runs))
+    return answers_to_runs(catalog, runs, [(row[0], row[1], row[4]) for row in rows])
+
+
+def run_arguments(runs: list[RunInLine]) -> list[Any]:
+    """Of `complete_runs`, behind the time."""
+    return [
         [run.partition_id for run in runs],
         [run.group for run in runs],
         [run.lease[0] for run in runs],
         [run.lease[1] for run in runs],
         [run.first_seq for run in runs],
         [run.first_seq + len(run.ids) - 1 for run in runs],
-    )
+    ]
+
+
+def answers_to_runs(
+    catalog: Catalog, runs: list[RunInLine], rows: Iterable[tuple[int, Any, Any]]
+) -> list[Outcome[Acked]]:
+    """To each ack, in the order of the requests; of a run its number, faults and ends."""
     by_start: dict[int, list[Outcome[Acked]]] = {}
-    for entry, faults, _, _, ends in rows:
+    for entry, faults, ends in rows:
         run = runs[entry - 1]
         facts = catalog.known_facts(run.partition_id)
         assert facts is not None

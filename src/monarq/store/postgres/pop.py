@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from monarq.clock import micros
 from monarq.crypto import Cipher
@@ -37,7 +37,7 @@ _ROUNDS = 3
 """A group or queue may vanish between being found and being popped; then look again."""
 
 
-class _Wanted:
+class Wanted:
     """A request under way: where to look, and what it got."""
 
     __slots__ = ("groups", "index", "known", "queue", "request", "token")
@@ -58,6 +58,15 @@ class _Wanted:
         return self.request.auto_ack or encrypted
 
 
+class Look(NamedTuple):
+    """Requests that are one call of `pop_messages`."""
+
+    wanted: list[Wanted]
+    outcomes: list[Outcome[Popped]]
+    arguments: list[Any]
+    """Behind time and room."""
+
+
 class Popper:
     def __init__(self, database: Database, catalog: Catalog, cipher: Cipher | None) -> None:
         self._database = database
@@ -65,8 +74,28 @@ class Popper:
         self._cipher = cipher
 
     async def pop(self, requests: Sequence[Pop], max_bytes: int) -> list[Outcome[Popped]]:
+        wanted, outcomes = self._checked(requests)
+        await self._go_on(wanted, outcomes, max_bytes)
+        return outcomes
+
+    async def plain_look(self, requests: Sequence[Pop]) -> Look | None:
+        """All of the call as one call of `pop_messages`, of which nothing may have to be undone;
+        None if it is not."""
+        wanted, outcomes = self._checked(requests)
+        ready, work = await self._find(wanted, outcomes)
+        if work or not ready or any(want.may_be_sealed for want in ready):
+            return None
+        return Look(ready, outcomes, self._message_arguments(ready))
+
+    async def finish(self, look: Look, rows: list[Any], max_bytes: int) -> list[Outcome[Popped]]:
+        """The answers to such a call, from the rows of `pop_messages`."""
+        again = await self._answer(look.wanted, look.outcomes, rows)
+        await self._go_on(again, look.outcomes, max_bytes)
+        return look.outcomes
+
+    def _checked(self, requests: Sequence[Pop]) -> tuple[list[Wanted], list[Outcome[Popped]]]:
         outcomes: list[Outcome[Popped]] = [Popped(messages=[])] * len(requests)
-        wanted: list[_Wanted] = []
+        wanted: list[Wanted] = []
         checked: Pop | None = None
         tokens = new_lease_tokens(len(requests))
         for index, request in enumerate(requests):
@@ -75,23 +104,39 @@ class Popper:
                 if request is not checked:
                     check_pop(request)
                     checked = request
-                wanted.append(_Wanted(index, request, tokens[index]))
+                wanted.append(Wanted(index, request, tokens[index]))
             except MonarqError as error:
                 outcomes[index] = error
+        return wanted, outcomes
+
+    async def _go_on(
+        self, wanted: list[Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
+    ) -> None:
         for _ in range(_ROUNDS):
             if not wanted:
                 break
             wanted = await self._round(wanted, outcomes, max_bytes)
-        return outcomes
 
     async def _round(
-        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
-    ) -> list[_Wanted]:
+        self, wanted: list[Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
+    ) -> list[Wanted]:
         """Pop what can be popped; those that found their queue or group gone come again."""
+        ready, work = await self._find(wanted, outcomes)
+        again: list[Wanted] = []
+        if ready:
+            again += await self._pop_messages(ready, outcomes, max_bytes)
+        if work:
+            again += await self._pop_items(work, outcomes, max_bytes)
+        return again
+
+    async def _find(
+        self, wanted: list[Wanted], outcomes: list[Outcome[Popped]]
+    ) -> tuple[list[Wanted], list[Wanted]]:
+        """Those for messages, each with its groups, and those for items."""
         names = {want.request.queue for want in wanted}
         queues = await self._catalog.queues(name for name in names if name is not None)
-        ordered: list[_Wanted] = []
-        work: list[_Wanted] = []
+        ordered: list[Wanted] = []
+        work: list[Wanted] = []
         for want in wanted:
             queue = queues.get(want.request.queue or "")
             want.queue = queue
@@ -103,8 +148,7 @@ class Popper:
                     ordered.append(want)
             except MonarqError as error:
                 outcomes[want.index] = error
-        again: list[_Wanted] = []
-        ready: list[_Wanted] = []
+        ready: list[Wanted] = []
         found: dict[tuple[str, str], str] = {}
         for want in ordered:
             # Those of one queue and group are found once; what it says of where to begin counts
@@ -118,13 +162,9 @@ class Popper:
                         found[key] = want.groups
             except MonarqError as error:
                 outcomes[want.index] = error
-        if ready:
-            again += await self._pop_messages(ready, outcomes, max_bytes)
-        if work:
-            again += await self._pop_items(work, outcomes, max_bytes)
-        return again
+        return ready, work
 
-    async def _find_groups(self, want: _Wanted) -> bool:
+    async def _find_groups(self, want: Wanted) -> bool:
         """Find the groups to pop for, made where they are missing; whether there are any."""
         request = want.request
         if request.queue is None:
@@ -149,8 +189,13 @@ class Popper:
         return not isinstance(start, StartFrom) and start > self._database.clock.now()
 
     async def _pop_messages(
-        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
-    ) -> list[_Wanted]:
+        self, wanted: list[Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
+    ) -> list[Wanted]:
+        arguments = self._message_arguments(wanted)
+        return await self._call(wanted, outcomes, _MESSAGES, max_bytes, *arguments)
+
+    def _message_arguments(self, wanted: list[Wanted]) -> list[Any]:
+        """Of `pop_messages`, behind time and room; sorts the requests."""
         # Requests for the same thing stand next to each other, in the order they came.
         wanted.sort(key=lambda want: (want.groups, want.request.partition or "", want.index))
         runs: dict[tuple[str, str | None], int] = {}
@@ -162,11 +207,7 @@ class Popper:
         if first.queue is not None and first.request.batch > 1 and not others:
             # Only to one who asks alone are segments sent as they are.
             first.known = self._catalog.pushed.of_queue(first.queue.id)
-        return await self._call(
-            wanted,
-            outcomes,
-            _MESSAGES,
-            max_bytes,
+        return [
             [groups for groups, _ in runs],
             [partition for _, partition in runs],
             list(runs.values()),
@@ -177,11 +218,11 @@ class Popper:
             one_for_all([request.consumer or "" for request in requests]),
             [want.token for want in wanted],
             list(first.known) or None,
-        )
+        ]
 
     async def _pop_items(
-        self, wanted: list[_Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
-    ) -> list[_Wanted]:
+        self, wanted: list[Wanted], outcomes: list[Outcome[Popped]], max_bytes: int
+    ) -> list[Wanted]:
         wanted.sort(key=_queue_id)
         batches: dict[int, dict[int, int]] = {}
         for number, want in enumerate(wanted, 1):
@@ -204,12 +245,12 @@ class Popper:
 
     async def _call(
         self,
-        wanted: list[_Wanted],
+        wanted: list[Wanted],
         outcomes: list[Outcome[Popped]],
         sql: str,
         max_bytes: int,
         *arguments: Any,
-    ) -> list[_Wanted]:
+    ) -> list[Wanted]:
         """Call a procedure and make of its rows what each request gets; who has to come again.
 
         What cannot be decrypted must not count as delivered: where that can happen, the call
@@ -219,7 +260,7 @@ class Popper:
             rows = await self._database.fetch(sql, self._database.now(), max_bytes, *arguments)
             return await self._answer(wanted, outcomes, rows)
 
-        async def attempt(unit: Work) -> list[_Wanted]:
+        async def attempt(unit: Work) -> list[Wanted]:
             rows = await unit.fetch(sql, unit.now(), max_bytes, *arguments)
             again = await self._answer(wanted, outcomes, rows, unit)
             _raise_undecrypted(wanted, outcomes)
@@ -239,11 +280,11 @@ class Popper:
 
     async def _answer(
         self,
-        wanted: list[_Wanted],
+        wanted: list[Wanted],
         outcomes: list[Outcome[Popped]],
         rows: list[Any],
         unit: Work | None = None,
-    ) -> list[_Wanted]:
+    ) -> list[Wanted]:
         by_request: dict[int, list[Any]] = {}
         for row in rows:
             others = by_request.get(row[0])
@@ -251,7 +292,7 @@ class Popper:
                 by_request[row[0]] = [row]
             else:
                 others.append(row)
-        again: list[_Wanted] = []
+        again: list[Wanted] = []
         for number, found in by_request.items():
             want = wanted[number - 1]
             if found[0]["partition_id"] is not None:
@@ -265,9 +306,7 @@ class Popper:
                 again.append(want)
         return again
 
-    async def _delivered(
-        self, want: _Wanted, rows: list[Any], unit: Work | None
-    ) -> Outcome[Popped]:
+    async def _delivered(self, want: Wanted, rows: list[Any], unit: Work | None) -> Outcome[Popped]:
         messages: Sequence[Message]
         queue = want.queue
         try:
@@ -302,7 +341,7 @@ class Popper:
                 catalog.pushed.forget(segment_name(partition_id, row["seq"], row["created_at"]))
         return True
 
-    async def _give_back(self, want: _Wanted, lease_number: int) -> None:
+    async def _give_back(self, want: Wanted, lease_number: int) -> None:
         """Nobody can read what was leased: let go of it, as if it had not been popped."""
         release = Ack(
             lease_id=lease_id(lease_number, want.token),
@@ -312,7 +351,7 @@ class Popper:
         await acks.ack(self._database, self._catalog, [release])
 
 
-def _raise_undecrypted(wanted: list[_Wanted], outcomes: list[Outcome[Popped]]) -> None:
+def _raise_undecrypted(wanted: list[Wanted], outcomes: list[Outcome[Popped]]) -> None:
     for want in wanted:
         outcome = outcomes[want.index]
         if isinstance(outcome, EncryptionKeyError):
@@ -329,7 +368,7 @@ def deal(batches: dict[int, int]) -> list[int]:
     return order
 
 
-def _queue_id(want: _Wanted) -> int:
+def _queue_id(want: Wanted) -> int:
     assert want.queue is not None
     return want.queue.id
 

@@ -27,6 +27,7 @@ from monarq.store.postgres import (
     renewals,
     transactions,
 )
+from monarq.store.postgres.ack_and_pop import ack_and_pop
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.export_calls import ExportCalls
 from monarq.store.postgres.inspect_calls import InspectCalls
@@ -73,6 +74,8 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
 
     async def ping(self) -> None:
         await self._database.fetch("select 1 from monarq.queues limit 1")
+        # It was away, and may have come back as it was some time ago.
+        self._catalog.forget_all()
 
     async def changed(self) -> bool:
         snapshot = await self._database.snapshot()
@@ -94,6 +97,12 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
 
     async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
         return await acks.ack(self._database, self._catalog, requests)
+
+    async def ack_and_pop(
+        self, acks: Sequence[Ack], pops: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
+        check_max_bytes(max_bytes)
+        return await ack_and_pop(self._database, self._catalog, self._popper, acks, pops, max_bytes)
 
     async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
         return await renewals.renew(self._database, requests)

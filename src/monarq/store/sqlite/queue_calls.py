@@ -30,6 +30,7 @@ from monarq.model import (
 from monarq.store import validation
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import acks, group_lists, groups, joining, pop, push, queues, transactions
+from monarq.store.sqlite.ack_and_pop import ack_and_pop
 from monarq.store.sqlite.calls import Calls, each
 
 
@@ -55,6 +56,12 @@ class QueueCalls(Calls):
 
     async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
         return await self._batch(requests, acks.refusals, acks.ack)
+
+    async def ack_and_pop(
+        self, acks: Sequence[Ack], pops: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
+    ) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
+        validation.check_max_bytes(max_bytes)
+        return await self._write(ack_and_pop(acks, pops, max_bytes))
 
     async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
         return await self._batch(requests, each(validation.check_renew), acks.renew)

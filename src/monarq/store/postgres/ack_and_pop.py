@@ -1,0 +1,136 @@
+"""Acks and the pops that come after them, in one statement and with one commit.
+
+That is for what nearly all calls are: leases or messages that are completed, and pops of ordered
+queues. Any others are two calls, one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from monarq.errors import MonarqError
+from monarq.model import Ack, Acked, AckStatus, Pop, Popped
+from monarq.store.contract import Outcome
+from monarq.store.postgres.acks import ack, answer_leases, lease_arguments
+from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.database import Database
+from monarq.store.postgres.message_acks import (
+    RunInLine,
+    answers_to_runs,
+    run_arguments,
+    runs_in_line,
+)
+from monarq.store.postgres.pop import Look, Popper
+from monarq.store.validation import check_ack
+
+# Rows of acks have a negative number in place of the request's, and marks only where not all is
+# simply completed and its lease ended. The pops' room is made to depend on the number of answers,
+# so that they cannot come before the acks.
+_POPS = """
+    select popped.* from (select count(*) as answers from acked) as done
+    cross join lateral monarq.pop_messages($1, $2 + 0 * done.answers, $3, $4, $5, $6, $7, $8, $9,
+        $10, $11, $12) as popped
+"""
+_LEASES = f"""
+    with acked as materialized (select * from monarq.ack_leases($1, $13, $14, $15, $16, $17))
+    {_POPS}
+    union all
+    select -place, null, null, null, null, partition_id, null,
+        case when fault is not null or died > 0 or not released
+            then json_build_array(fault, died, released) end,
+        seq, count, null, null, null, null, null, null, null
+    from acked
+"""
+_RUNS = f"""
+    with acked as materialized (
+        select * from monarq.complete_runs($1, $13, $14, $15, $16, $17, $18)
+    )
+    {_POPS}
+    union all
+    select -entry, null, null, null, null, null, null,
+        case when faults is not null or not released[1] then json_build_array(faults, released) end,
+        null, null, null, null, null, null, null, null, null
+    from acked
+"""
+_SIMPLY_COMPLETED = (None, 0, True)
+_ALL_ENDED = (None, [True])
+
+
+async def ack_and_pop(
+    database: Database,
+    catalog: Catalog,
+    popper: Popper,
+    acks: Sequence[Ack],
+    pops: Sequence[Pop],
+    max_bytes: int,
+) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
+    leases = acks if _are_completed_leases(acks) else None
+    runs = None if leases else _runs_of_different_leases(catalog, acks)
+    look = await popper.plain_look(pops) if pops and (leases or runs) else None
+    if look is not None and leases:
+        return await _answer_leases(database, catalog, popper, leases, look, max_bytes)
+    if look is not None and runs:
+        rows = await _fetch(database, _RUNS, look, max_bytes, run_arguments(runs))
+        answers = [
+            (-row[0], *(json.loads(row["marks"]) if row["marks"] else _ALL_ENDED))
+            for row in rows
+            if row[0] < 0
+        ]
+        acked = answers_to_runs(catalog, runs, answers)
+        return acked, await popper.finish(look, _of_pops(rows), max_bytes)
+    acked = await ack(database, catalog, acks) if acks else []
+    return acked, await popper.pop(pops, max_bytes) if pops else []
+
+
+async def _answer_leases(
+    database: Database,
+    catalog: Catalog,
+    popper: Popper,
+    acks: Sequence[Ack],
+    look: Look,
+    max_bytes: int,
+) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
+    numbered = list(enumerate(acks))
+    rows = await _fetch(database, _LEASES, look, max_bytes, lease_arguments(numbered))
+    answers = []
+    for row in rows:
+        if row[0] < 0:
+            marks = row["marks"]
+            fault, died, released = json.loads(marks) if marks else _SIMPLY_COMPLETED
+            answers.append(
+                (-row[0], row["partition_id"], row["seq"], fault, died, row["count"], released)
+            )
+    outcomes: list[Outcome[Acked] | None] = [None] * len(acks)
+    await answer_leases(database, catalog, numbered, answers, outcomes)
+    popped = await popper.finish(look, _of_pops(rows), max_bytes)
+    return [outcome for outcome in outcomes if outcome is not None], popped
+
+
+async def _fetch(
+    database: Database, sql: str, look: Look, max_bytes: int, arguments: Sequence[Any]
+) -> list[Any]:
+    return await database.fetch(sql, database.now(), max_bytes, *look.arguments, *arguments)
+
+
+def _of_pops(rows: list[Any]) -> list[Any]:
+    return [row for row in rows if row[0] > 0]
+
+
+def _are_completed_leases(acks: Sequence[Ack]) -> bool:
+    try:
+        for one in acks:
+            check_ack(one)
+    except MonarqError:
+        return False
+    completed = AckStatus.COMPLETED
+    return all(one.transaction_id is None and one.status is completed for one in acks)
+
+
+def _runs_of_different_leases(catalog: Catalog, acks: Sequence[Ack]) -> list[RunInLine] | None:
+    """Of one lease in two partitions, what is said of one may depend on the other."""
+    runs = runs_in_line(catalog, acks)
+    if runs is None or len({run.lease for run in runs}) < len(runs):
+        return None
+    return runs
