@@ -1,7 +1,6 @@
 """The broker as a whole: from its start to its end, with and without a store."""
 
 import asyncio
-import logging
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from monarq.errors import (
     ConflictError,
     DrainingError,
     InvalidRequestError,
-    OverloadedError,
     SchemaVersionError,
     StoreUnavailableError,
 )
@@ -51,7 +49,7 @@ async def drained_buffer(broker: Broker) -> None:
     await until(lambda: (h := broker.health().buffer) is not None and h.route == "direct")
 
 
-# --- the start -----------------------------------------------------------------------------
+# --- the start ---
 
 
 async def test_a_broker_without_a_store_starts_and_serves_when_there_is_one(
@@ -80,7 +78,7 @@ async def test_a_store_that_must_not_be_used_stops_the_start() -> None:
         await Broker.start(opener, Settings())
 
 
-# --- the store goes and comes ----------------------------------------------------------------
+# --- the store goes and comes ---
 
 
 async def test_pushes_are_kept_while_the_store_is_down_and_stay_in_order(
@@ -195,7 +193,7 @@ async def test_a_chained_push_wakes_who_waits(broker: Broker) -> None:
     assert payloads(await bounded(waiting)) == [b"1"]
 
 
-# --- maintenance ---------------------------------------------------------------------------
+# --- maintenance ---
 
 
 @lasting
@@ -235,72 +233,7 @@ async def test_in_maintenance_waiting_pops_time_out_as_usual(
     assert await bounded(waiting) == Popped(messages=[])
 
 
-# --- answered before it is durable -----------------------------------------------------------
-
-
-async def test_a_deferred_push_leaves_when_its_time_is_up(
-    broker: Broker, clock: ManualClock, watched: Watched
-) -> None:
-    [pushed] = broker.push_later(message("q", b"1"), 500, 100)
-    assert pushed.status is PushStatus.BUFFERED
-    assert pushed.transaction_id
-    clock.advance(0.49)
-    await turns()
-    assert watched.count("push") == 0
-    clock.advance(0.01)
-    popped = await bounded(wait_for(broker, "q"))
-    assert [m.transaction_id for m in popped.messages] == [pushed.transaction_id]
-
-
-async def test_deferred_pushes_leave_together_when_enough_have_come(
-    broker: Broker, watched: Watched
-) -> None:
-    for number in range(10):
-        broker.push_later(message("q", b"%d" % number), 60_000, 10)
-    await until(lambda: broker.measures.push.messages == 10)
-    assert [len(requests) for requests in watched.requests("push")] == [10]
-    assert payloads(await pop(broker, "q", batch=10)) == [b"%d" % n for n in range(10)]
-
-
-async def test_a_malformed_deferred_push_is_refused_at_once(broker: Broker) -> None:
-    with pytest.raises(InvalidRequestError):
-        broker.push_later(message("\x00"), 100, 10)
-
-
-@in_memory
-async def test_deferred_pushes_are_bounded(start_broker: StartBroker) -> None:
-    broker = await start_broker(inbox_max_bytes=1_000)
-    for _ in range(9):
-        broker.push_later(message("q", b'"%s"' % (b"x" * 98)), 60_000, 1_000)
-    with pytest.raises(OverloadedError):
-        broker.push_later(message("q", b'"%s"' % (b"x" * 100)), 60_000, 1_000)
-
-
-@lasting
-async def test_deferred_pushes_are_stored_before_the_broker_ends(
-    start_broker: StartBroker,
-) -> None:
-    broker = await start_broker()
-    broker.push_later(message("q", b"1"), 60_000, 1_000)
-    await broker.close(10)
-    again = await start_broker()
-    assert payloads(await pop(again, "q")) == [b"1"]
-
-
-@in_memory
-async def test_a_deferred_push_that_is_lost_is_said_aloud(
-    broker: Broker, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    await broker.store.configure("q", options={"maxSize": 1})
-    await push(broker, "q")
-    with caplog.at_level(logging.ERROR):
-        broker.push_later(message("q", b"1"), 100, 10)
-        clock.advance(0.1)
-        await until(lambda: broker.measures.deferred_lost == 1)
-    assert "is lost" in caplog.text
-
-
-# --- the end -------------------------------------------------------------------------------
+# --- the end ---
 
 
 async def test_draining_answers_the_parked_and_refuses_the_new(broker: Broker) -> None:
@@ -379,7 +312,7 @@ async def test_closing_twice_is_harmless(broker: Broker) -> None:
     await broker.close(1)
 
 
-# --- what it tells -------------------------------------------------------------------------
+# --- what it tells ---
 
 
 async def test_health_and_measures_tell_what_is_going_on(
