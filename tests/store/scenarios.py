@@ -25,7 +25,7 @@ from monarq.model import (
     StoredMessage,
 )
 from monarq.store import Store
-from tests.store.calls import ack_all, pop
+from tests.store.calls import ack_all, pop, push_many
 
 COMPLETED, FAILED, RETRY = AckStatus.COMPLETED, AckStatus.FAILED, AckStatus.RETRY
 RELEASE, DEAD = AckStatus.RELEASE, AckStatus.DEAD
@@ -184,3 +184,10 @@ async def nothing_changes(store: Store) -> AsyncIterator[None]:
         if before.get(what) != after.get(what)
     }
     assert not changed, f"this changed (before, after): {changed}"
+
+
+async def ordered(store: Store, messages: int = 3, **options: object) -> None:
+    """The ordered queue `q` with these options, and messages in it."""
+    await store.configure("q", options=options)
+    if messages:
+        await push_many(store, "q", messages)
