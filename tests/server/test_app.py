@@ -1,31 +1,12 @@
-"""The application: routing, who may call what, decoding, and an answer for every error."""
-
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable
-from typing import Any
+"""The application: routing, and decoding of queries and bodies."""
 
 import pytest
 from msgspec import Struct
 
-from monarq import errors
-from monarq.errors import MonarqError, TransactionFailedError, UnauthorizedError
-from monarq.server.answers import STATUSES
-from monarq.server.app import Application
-from monarq.server.exchange import (
-    Handled,
-    Pending,
-    Principal,
-    Request,
-    RequestHead,
-    Response,
-    Role,
-    StreamingResponse,
-)
+from monarq.server.exchange import Response, Role
 from monarq.server.routes import ROUTES
-from monarq.server.routing import Route
-from monarq.server.service import Service
-from tests.server.application import Answered, Api, answered
+from tests.server.application import Api
+from tests.server.routed import app_of, call, route, told
 
 
 class Query(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -43,29 +24,7 @@ class Body(Struct):
     value: int
 
 
-def route(method: str, path: str, handler: Any, **more: Any) -> Route:
-    return Route(method=method, path=path, handler=handler, summary="s", tag="t", **more)
-
-
-def told(service: Service, request: Request) -> Response:
-    return Response(200, repr((request.path, request.query, request.body)).encode())
-
-
-def app_of(service: Service, *routes: Route, **hooks: Any) -> Application:
-    return Application(service, routes, **hooks)
-
-
-async def call(
-    app: Application,
-    method: str,
-    target: str,
-    body: bytes = b"",
-    headers: dict[str, str] | None = None,
-) -> Answered:
-    return await answered(app.handle(RequestHead(method, target, headers or {}), body))
-
-
-# --- routing ---------------------------------------------------------------------------
+# --- routing ---
 
 
 @pytest.mark.parametrize(
@@ -129,7 +88,7 @@ async def test_a_target_may_be_a_whole_url(memory_api: Api) -> None:
     assert (answer.status, b"number=5" in answer.body) == (200, True)
 
 
-# --- decoding --------------------------------------------------------------------------
+# --- decoding ---
 
 
 async def test_queries_are_decoded_into_what_the_route_says(memory_api: Api) -> None:
@@ -250,245 +209,3 @@ async def test_a_bad_body_is_refused_and_the_next_one_is_taken(
     assert answer.code == "invalid_request"
     assert answer.status == 400
     assert (await call(app, "POST", "/thing", b'{"value":1}')).status == 200
-
-
-# --- who may call what ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("needed", "role", "status"),
-    [
-        (None, None, 200),
-        (Role.READ, None, 401),
-        (Role.READ, Role.READ, 200),
-        (Role.READ, Role.ADMIN, 200),
-        (Role.WRITE, Role.READ, 403),
-        (Role.WRITE, Role.WRITE, 200),
-        (Role.ADMIN, Role.WRITE, 403),
-        (Role.ADMIN, Role.ADMIN, 200),
-    ],
-)
-@pytest.mark.parametrize("later", [False, True])
-async def test_a_call_needs_its_role(
-    memory_api: Api, needed: Role | None, role: Role | None, status: int, later: bool
-) -> None:
-    def principal() -> Principal:
-        if role is None:
-            raise UnauthorizedError("who are you?")
-        return Principal("me", role)
-
-    async def checked() -> Principal:
-        return principal()
-
-    def authenticate(headers: dict[str, str]) -> Principal | Awaitable[Principal]:
-        return checked() if later else principal()
-
-    app = app_of(
-        memory_api.service, route("GET", "/thing", told, role=needed), authenticate=authenticate
-    )
-    answer = await call(app, "GET", "/thing")
-    assert answer.status == status
-    if status == 401:
-        assert answer.headers["WWW-Authenticate"] == "Bearer"
-    if status == 403:
-        assert needed in answer.error
-
-
-async def test_who_may_not_call_learns_nothing_of_the_request(memory_api: Api) -> None:
-    def authenticate(headers: dict[str, str]) -> Principal:
-        raise UnauthorizedError("who are you?")
-
-    app = app_of(memory_api.service, *ROUTES, authenticate=authenticate)
-    for body in (b"", b"nonsense", b'{"items":[]}'):
-        assert (await call(app, "POST", "/api/v1/push?x=1", body)).status == 401
-
-
-async def test_a_head_that_was_good_once_is_good_for_nobody_else(memory_api: Api) -> None:
-    who: list[Principal] = []
-
-    def authenticate(headers: dict[str, str]) -> Principal:
-        if not who:
-            raise UnauthorizedError("who are you?")
-        return who[0]
-
-    app = app_of(memory_api.service, *ROUTES, authenticate=authenticate)
-    head = RequestHead("POST", "/api/v1/push", {"content-type": "text/plain"})
-
-    async def status(body: bytes, *principals: Principal) -> int:
-        who[:] = principals
-        return (await answered(app.handle(head, body))).status
-
-    writer = Principal("writer", Role.WRITE)
-    for _ in range(2):
-        assert await status(b"", writer) == 400, "there are no items"
-        assert await status(b'{"items":[]}', writer) == 415
-        assert await status(b"") == 401
-        assert await status(b"", Principal("reader", Role.READ)) == 403
-        assert await status(b"", Principal("browser", Role.ADMIN, csrf_token="t")) == 403
-
-
-async def test_a_head_that_was_refused_is_refused_again(memory_api: Api) -> None:
-    app = app_of(memory_api.service, *ROUTES)
-    foreign = RequestHead("POST", "/api/v1/push", {"origin": "http://elsewhere"})
-    malformed = RequestHead("GET", "/api/v1/pop/queue/q?batch=many", {})
-    for _ in range(2):
-        assert (await answered(app.handle(foreign, b'{"items":[]}'))).code == "foreign_origin"
-        assert (await answered(app.handle(malformed, b""))).status == 400
-
-
-async def test_reading_is_not_enough_to_push_pop_or_ack(memory_api: Api) -> None:
-    memory_api.principal = Principal("reader", Role.READ)
-    assert (await memory_api.post("/api/v1/push", {"items": []})).status == 403
-    assert (await memory_api.get("/api/v1/pop/queue/q")).status == 403
-    assert (await memory_api.post("/api/v1/ack/batch", {"acknowledgments": []})).status == 403
-
-
-async def test_a_pop_of_a_caller_checked_later_can_still_be_given_back(memory_api: Api) -> None:
-    async def checked() -> Principal:
-        return Principal("me", Role.WRITE)
-
-    app = app_of(memory_api.service, *ROUTES, authenticate=lambda headers: checked())
-    await memory_api.push_payloads("q", 1)
-    handled = app.handle(RequestHead("GET", "/api/v1/pop/queue/q", {}), b"")
-    assert asyncio.iscoroutine(handled)
-    pending = await handled
-    assert isinstance(pending, Pending)
-    assert pending.undelivered is not None
-    pending.undelivered(await pending.future)
-    popped = await memory_api.pop("q", "wait=true&timeout=20000")
-    assert popped["messages"][0]["attempts"] == 1
-
-
-# --- errors ----------------------------------------------------------------------------
-
-
-ALL_ERRORS = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, MonarqError)
-]
-
-
-def test_every_error_has_a_status() -> None:
-    inner = {"error", "schema_version", "invalid_settings", "payload", "data_loss"}
-    assert {kind.code for kind in ALL_ERRORS} - inner == set(STATUSES)
-
-
-def _raised(kind: type[MonarqError]) -> MonarqError:
-    if kind is TransactionFailedError:
-        return TransactionFailedError(3, errors.ConflictError("it is so"))
-    return kind("it is so")
-
-
-@pytest.mark.parametrize("kind", ALL_ERRORS)
-@pytest.mark.parametrize("when", ["at once", "in a coroutine", "pending"])
-async def test_every_error_is_answered_as_json_with_its_code(
-    memory_api: Api, kind: type[MonarqError], when: str
-) -> None:
-    def handler(service: Service, request: Request) -> Handled:
-        error = _raised(kind)
-        if when == "at once":
-            raise error
-        if when == "pending":
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            future.set_exception(error)
-            return Pending(future, lambda result: Response())
-
-        async def later() -> Response:
-            raise error
-
-        return later()
-
-    app = app_of(memory_api.service, route("GET", "/thing", handler))
-    answer = await call(app, "GET", "/thing")
-    assert answer.status == STATUSES.get(kind.code, 500)
-    assert (answer.code, "it is so" in answer.error) == (kind.code, True)
-    assert ("Retry-After" in answer.headers) == (answer.status in (429, 503))
-
-
-@pytest.mark.parametrize("code", ["store_unavailable", "overloaded", "draining"])
-async def test_an_error_that_will_pass_speaks_of_the_connection(memory_api: Api, code: str) -> None:
-    """Queen's consumers go on after a 5xx only if its text does."""
-    kind = next(kind for kind in ALL_ERRORS if kind.code == code)
-
-    def handler(service: Service, request: Request) -> Handled:
-        raise kind("for some reason")
-
-    answer = await call(
-        app_of(memory_api.service, route("GET", "/thing", handler)), "GET", "/thing"
-    )
-    assert answer.status == 503
-    assert "connection" in answer.error
-
-
-@pytest.mark.parametrize("when", ["at once", "in a coroutine", "pending", "at the finish"])
-async def test_a_fault_of_ours_is_500_without_its_trace_and_logged(
-    memory_api: Api, when: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: Any) -> Any:
-        raise ZeroDivisionError("a secret of ours")
-
-    async def fail_later(*_: Any) -> Response:
-        fail()
-        return Response()
-
-    def pending(service: Service, request: Request) -> Handled:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if when == "pending":
-            future.set_exception(ZeroDivisionError("a secret of ours"))
-            return Pending(future, lambda result: Response())
-        future.set_result(None)
-        return Pending(future, fail)
-
-    handler = {"at once": fail, "in a coroutine": fail_later}.get(when, pending)
-    app = app_of(memory_api.service, route("GET", "/thing", handler))
-    with caplog.at_level(logging.ERROR):
-        answer = await call(app, "GET", "/thing")
-    assert (answer.status, answer.code) == (500, "internal")
-    assert b"secret" not in answer.body
-    assert b"Traceback" not in answer.body
-    assert "a secret of ours" in caplog.text
-
-
-# --- observing -------------------------------------------------------------------------
-
-
-async def test_every_answer_is_told_of_once_with_its_route_status_and_time(
-    memory_api: Api,
-) -> None:
-    seen: list[tuple[str | None, int, dict[str, str]]] = []
-
-    def observe(found: Route | None, headers: dict[str, str], status: int, seconds: float) -> None:
-        assert 0 <= seconds < 20
-        seen.append((found and found.path, status, headers))
-
-    async def chunks() -> AsyncIterator[bytes]:
-        yield b"x"
-
-    async def stream(service: Service, request: Request) -> StreamingResponse:
-        return StreamingResponse(chunks())
-
-    app = app_of(memory_api.service, *ROUTES, route("GET", "/stream", stream), observe=observe)
-    headers = {"traceparent": "x"}
-    await call(app, "POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":1}]}', headers)
-    await call(app, "POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":1,"priority":1}]}')
-    await call(app, "POST", "/api/v1/push", b"nonsense")
-    await call(app, "GET", "/api/v1/pop/queue/q")
-    await call(app, "GET", "/api/v1/pop/queue/q")
-    await call(app, "GET", "/none-such")
-    await call(app, "POST", "/api/v1/configure", b'{"queue":"q"}')
-    streamed = app.handle(RequestHead("GET", "/stream", {}), b"")
-    assert asyncio.iscoroutine(streamed)
-    assert isinstance(await streamed, StreamingResponse)
-    pop = "/api/v1/pop/queue/{queue}"
-    assert [(path, status) for path, status, _ in seen] == [
-        ("/api/v1/push", 201),
-        ("/api/v1/push", 400),
-        ("/api/v1/push", 400),
-        (pop, 200),
-        (pop, 204),
-        (None, 404),
-        ("/api/v1/configure", 200),
-        ("/stream", 200),
-    ]
-    assert seen[0][2] is headers
