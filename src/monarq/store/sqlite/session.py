@@ -18,6 +18,7 @@ from monarq.store.sqlite import deaths
 from monarq.store.sqlite.counters import Counters
 from monarq.store.sqlite.cursors import Cursor, load_cursor
 from monarq.store.sqlite.deaths import Death
+from monarq.store.sqlite.lease_numbers import LeaseNumbers
 from monarq.store.sqlite.queue_rows import QueueCache
 from monarq.store.sqlite.segment_log import SegmentCache
 
@@ -28,12 +29,14 @@ class Caches:
     def __init__(self) -> None:
         self.queues = QueueCache()
         self.segments = SegmentCache()
+        self.lease_numbers = LeaseNumbers()
         self.stepped_at: int | None = None
         """When the lifecycle last took a step, by the clock of then."""
 
     def clear(self) -> None:
         self.queues.clear()
         self.segments.clear()
+        self.lease_numbers.clear()
 
 
 class Session:
@@ -52,7 +55,7 @@ class Session:
         self._cursors: dict[tuple[int, int], Cursor] = {}
         self._by_name: dict[str, Queue] = {}
         self._by_id: dict[int, Queue] = {}
-        self._lease_number: int | None = None
+        self._gave_leases = False
         self.group_ids: dict[tuple[int, str], int] = {}
         """Of groups that were found; by queue and name."""
 
@@ -96,11 +99,10 @@ class Session:
         return cursor
 
     def new_lease_number(self) -> int:
-        if self._lease_number is None:
-            [self._lease_number] = self.db.execute("select last from lease_numbers").fetchone()
-        assert self._lease_number is not None
-        self._lease_number += 1
-        return self._lease_number
+        if not self._gave_leases:
+            self.caches.lease_numbers.check(self.db)
+            self._gave_leases = True
+        return self.caches.lease_numbers.give(self.db)
 
     def release_partition(self, partition_id: int) -> None:
         """Write and drop the cursors of a partition that is about to change in the tables."""
@@ -119,8 +121,6 @@ class Session:
     def finish(self) -> None:
         self.flush()
         self.counters.flush()
-        if self._lease_number is not None:
-            self.db.execute("update lease_numbers set last = ?", (self._lease_number,))
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
