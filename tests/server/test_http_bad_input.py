@@ -4,95 +4,10 @@ import json
 
 import pytest
 
+from tests.server.bad_requests import BAD, BAD_CHUNKS, SMUGGLED, head
 from tests.server.http_endpoint import Answer, Echo, HttpThread, serve
 
 GOOD = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\ngood"
-
-
-def head(*lines: bytes, request: bytes = b"POST / HTTP/1.1", host: bytes = b"Host: x") -> bytes:
-    return b"\r\n".join((request, host, *lines, b"", b""))
-
-
-SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
-
-BAD = {
-    "both-lengths": head(b"Content-Length: 4", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
-    "both-lengths-swapped": head(b"Transfer-Encoding: chunked", b"Content-Length: 4")
-    + b"0\r\n\r\n",
-    "length-twice": head(b"Content-Length: 4", b"Content-Length: 5") + b"good",
-    "length-twice-the-same": head(b"Content-Length: 4", b"Content-Length: 4") + b"good",
-    "length-list": head(b"Content-Length: 4, 4") + b"good",
-    "length-plus": head(b"Content-Length: +4") + b"good",
-    "length-minus": head(b"Content-Length: -4"),
-    "length-hex": head(b"Content-Length: 0x4") + b"good",
-    "length-space": head(b"Content-Length: 4 4") + b"good",
-    "length-empty": head(b"Content-Length:"),
-    "length-huge": head(b"Content-Length: " + b"9" * 40),
-    "length-unicode-digit": head(b"Content-Length: \xb2"),
-    "encoding-other": head(b"Transfer-Encoding: gzip") + b"0\r\n\r\n",
-    "encoding-list": head(b"Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
-    "encoding-twice": head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
-    "encoding-identity": head(b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked"),
-    "encoding-obscured": head(b"Transfer-Encoding: xchunked"),
-    "encoding-control": head(b"Transfer-Encoding: \x0bchunked"),
-    "encoding-in-1.0": head(b"Transfer-Encoding: chunked", request=b"POST / HTTP/1.0")
-    + b"0\r\n\r\n",
-    "name-space-colon": head(b"Content-Length : 4") + b"good",
-    "name-tab-colon": head(b"Transfer-Encoding\t: chunked") + b"0\r\n\r\n",
-    "name-empty": head(b": value"),
-    "name-odd": head(b"Na(me: value"),
-    "name-eight-bit": head("Näme: value".encode()),
-    "no-colon": head(b"Content-Length 4"),
-    "folded": head(b"X-Some: a", b" b"),
-    "folded-tab": head(b"X-Some: a", b"\tContent-Length: 4"),
-    "first-line-folded": b"GET / HTTP/1.1\r\n Host: x\r\n\r\n",
-    "bare-lf": b"GET / HTTP/1.1\nHost: x\n\n",
-    "bare-lf-in-header": b"GET / HTTP/1.1\r\nHost: x\nX-Some: a\r\n\r\n",
-    "bare-cr-in-header": b"GET / HTTP/1.1\r\nHost: x\rX-Some: a\r\n\r\n",
-    "bare-cr-end": b"GET / HTTP/1.1\rHost: x\r\r",
-    "lf-cr": b"GET / HTTP/1.1\n\rHost: x\n\r\n\r",
-    "nul-in-value": head(b"X-Some: a\x00b"),
-    "nul-in-name": head(b"X-So\x00me: ab"),
-    "nul-in-target": head(request=b"GET /\x00 HTTP/1.1"),
-    "control-in-value": head(b"X-Some: a\x07b"),
-    "delete-in-value": head(b"X-Some: a\x7fb"),
-    "host-missing": b"GET / HTTP/1.1\r\n\r\n",
-    "host-twice": head(b"Host: y"),
-    "authorization-twice": head(b"Authorization: a", b"Authorization: b"),
-    "target-space": head(request=b"GET /a b HTTP/1.1"),
-    "target-eight-bit": head(request="GET /ä HTTP/1.1".encode()),
-    "target-missing": head(request=b"GET HTTP/1.1"),
-    "target-fragment": head(request=b"GET /#x HTTP/1.1"),
-    "double-space": head(request=b"GET  / HTTP/1.1"),
-    "version-missing": head(request=b"GET /"),
-    "version-0.9": head(request=b"GET / HTTP/0.9"),
-    "version-2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "version-odd": head(request=b"GET / HTTP/1.1 "),
-    "version-lower": head(request=b"GET / http/1.1"),
-    "method-odd": head(request=b"G@T / HTTP/1.1"),
-    "tls-hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-    "rubbish": b"\xff\xfe\xfd\r\n\r\n",
-}
-
-BAD_CHUNKS = {
-    "size-missing": b"\r\ngood\r\n0\r\n\r\n",
-    "size-plus": b"+4\r\ngood\r\n0\r\n\r\n",
-    "size-minus": b"-4\r\ngood\r\n0\r\n\r\n",
-    "size-prefixed": b"0x4\r\ngood\r\n0\r\n\r\n",
-    "size-underscore": b"0_4\r\ngood\r\n0\r\n\r\n",
-    "size-space": b" 4\r\ngood\r\n0\r\n\r\n",
-    "size-space-behind": b"4 \r\ngood\r\n0\r\n\r\n",
-    "size-huge": b"f" * 17 + b"\r\n",
-    "size-bare-lf": b"4\ngood\r\n0\r\n\r\n",
-    "size-bare-cr": b"4\rgood\r\n0\r\n\r\n",
-    "too-long": b"3\r\ngood\r\n0\r\n\r\n",
-    "end-bare-lf": b"4\r\ngood\n0\r\n\r\n",
-    "extension-nul": b"4;a=\x00\r\ngood\r\n0\r\n\r\n",
-    "extension-endless": b"4;" + b"a" * 5_000,
-    "trailer-odd": b"4\r\ngood\r\n0\r\nno colon\r\n\r\n",
-    "trailer-folded": b"4\r\ngood\r\n0\r\nA: b\r\n c\r\n\r\n",
-    "trailers-endless": b"4\r\ngood\r\n0\r\n" + b"A: b\r\n" * 101 + b"\r\n",
-}
 
 
 def refused(server: HttpThread, data: bytes, echo: Echo) -> Answer:

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from tests.server.bad_requests import BAD, BAD_CHUNKS
 from tests.server.serving import ServerProcess
-from tests.server.test_http_bad_input import BAD, BAD_CHUNKS
 
 PUSH = "/api/v1/push"
 

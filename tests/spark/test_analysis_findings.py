@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from monarq.clock import SECOND
 from monarq.errors import MonarqError
 from monarq.model import MAX_RECORD_BYTES
 from monarq.pipeline_records import pack_report, unpack_report
@@ -15,78 +14,28 @@ from monarq.spark.pipelines.analyse.figures import (
     Analysis,
     Answers,
     AnswerSeries,
-    ConsumerFigures,
-    ErrorFigures,
     ErrorSource,
     Finding,
-    GroupFigures,
     JobFigures,
-    PartitionFigures,
-    PushSeries,
-    QueueFigures,
     Severity,
-    Spread,
-    Window,
 )
 from monarq.spark.pipelines.analyse.judging import judge
 from monarq.spark.pipelines.analyse.publishing import encode_small
 from tests.spark.analysis_history import micros
-
-BUCKETS = 60
-MINUTE = 60 * SECOND
-START = micros(0)
-WINDOW = Window(
-    start=START, end=START + BUCKETS * MINUTE, bucket=MINUTE, first=START,
-    last=START + BUCKETS * MINUTE - 1,
-)  # fmt: skip
-
-
-def spread(p99: float, count: int = 1_000) -> Spread:
-    return Spread(count=count, p50=p99 / 4, p95=p99 / 2, p99=p99, most=p99 * 2)
-
-
-def queue(name: str = "orders", **more: Any) -> QueueFigures:
-    values: dict[str, Any] = {
-        "queue": name, "kind": "ordered", "messages": 1_000, "payload_bytes": 1, "partitions": 1,
-        "per_second": 1.0, "answers": Answers(completed=1_000), "dead_letters": 0,
-        "waiting": spread(1.0), "processing": spread(0.1), "first_at": START, "last_at": START,
-    }  # fmt: skip
-    return QueueFigures(**(values | more))
-
-
-def group(name: str = "orders", of: str = "billing", **more: Any) -> GroupFigures:
-    values: dict[str, Any] = {
-        "queue": name, "group": of, "answers": Answers(completed=1_000), "waiting": spread(1.0),
-        "processing": spread(0.1), "consumers": 1, "dead_letters": 0,
-    }  # fmt: skip
-    return GroupFigures(**(values | more))
-
-
-def series(name: str = "orders", of: str = "billing", **more: Any) -> AnswerSeries:
-    still: list[float] = [0.1] * BUCKETS
-    none: list[int] = [0] * BUCKETS
-    values: dict[str, Any] = {
-        "queue": name, "group": of, "completed": [10] * BUCKETS, "failed": none, "dead": none,
-        "expired": none, "backlog": none,
-        **{f"{what}_{point}": still for what in ("waiting", "processing")
-           for point in ("p50", "p95", "p99")},
-    }  # fmt: skip
-    return AnswerSeries(**(values | more))
-
-
-def error(kind: str, count: int, share: float, source: ErrorSource) -> ErrorFigures:
-    return ErrorFigures(
-        queue="orders", source=source, error=f"{kind}: <n>", kind=kind, count=count, share=share,
-        example=kind, first_at=START, last_at=START,
-    )  # fmt: skip
-
-
-def analysis(**more: Any) -> Analysis:
-    values: dict[str, Any] = {
-        "id": "r2", "lake": "lake", "generated_at": START, "window": WINDOW, "percentiles": "exact",
-        "queues": [queue()], "groups": [group()], "deliveries": [series()],
-    }  # fmt: skip
-    return Analysis(**(values | more))
+from tests.spark.made_figures import (
+    BUCKETS,
+    analysis,
+    consumers,
+    error,
+    group,
+    partition,
+    pushes,
+    queue,
+    series,
+    spread,
+    stepped,
+    waiting_group,
+)
 
 
 def texts(before: Analysis | None = None, **more: Any) -> list[str]:
@@ -103,11 +52,7 @@ def test_nothing_is_said_where_all_is_well() -> None:
     assert texts(window=None, queues=[], groups=[], deliveries=[]) == []
 
 
-# --- levels ------------------------------------------------------------------------------------
-
-
-def stepped(*levels: tuple[int, float]) -> list[float]:
-    return [value for length, value in levels for _ in range(length)]
+# --- levels ---
 
 
 def test_waiting_that_rose_is_told_with_both_levels_and_the_time() -> None:
@@ -145,11 +90,6 @@ def test_the_group_that_nobody_named_is_not_named() -> None:
     assert found.text.startswith("`orders`: p99 waiting")
 
 
-def pushes(*levels: tuple[int, int]) -> PushSeries:
-    values = [value for length, value in levels for _ in range(length)]
-    return PushSeries(queue="orders", pushed=values, payload_bytes=values)
-
-
 def test_pushes_that_rose_fell_or_stopped_are_told_in_one_unit() -> None:
     assert texts(pushes=[pushes((30, 20), (30, 120))]) == [
         "`orders`: pushes rose from 20 a minute to 120 a minute after 14:00"
@@ -163,7 +103,7 @@ def test_a_handful_of_pushes_more_or_less_is_chance() -> None:
     assert texts(pushes=[pushes((30, 1), (30, 4))]) == []
 
 
-# --- dead letters and failures -----------------------------------------------------------------
+# --- dead letters and failures ---
 
 
 def test_dead_letters_are_told_with_their_commonest_error() -> None:
@@ -234,20 +174,7 @@ def test_released_messages_are_nobodys_failure() -> None:
     assert texts(groups=[group(answers=Answers(completed=1_000, released=5_000))]) == []
 
 
-# --- backlog -----------------------------------------------------------------------------------
-
-
-def waiting_group(backlog: int, minutes: float) -> GroupFigures:
-    return group(
-        backlog=backlog, backlog_partitions=3, oldest_at=WINDOW.last - round(minutes * MINUTE)
-    )
-
-
-def partition(name: str, backlog: int, share: float, messages: int = 10) -> PartitionFigures:
-    return PartitionFigures(
-        queue="orders", partition=name, messages=messages, payload_bytes=1, share=messages / 1_000,
-        backlog=backlog, backlog_share=share, backlog_group="billing",
-    )  # fmt: skip
+# --- backlog ---
 
 
 def test_a_backlog_is_told_with_its_age_and_the_partition_that_holds_most() -> None:
@@ -303,7 +230,7 @@ def test_a_queue_that_nobody_consumes_is_told() -> None:
     ]
 
 
-# --- unevenness --------------------------------------------------------------------------------
+# --- unevenness ---
 
 
 def test_a_hot_partition_is_told_if_there_are_enough_to_compare() -> None:
@@ -312,16 +239,6 @@ def test_a_hot_partition_is_told_if_there_are_enough_to_compare() -> None:
         "`orders`: partition `c-17` got 40 % of the messages (one of 24 partitions)"
     ]
     assert texts(queues=[queue(partitions=3)], partitions=hot) == []
-
-
-def consumers(*medians: float, count: int = 100) -> list[ConsumerFigures]:
-    return [
-        ConsumerFigures(
-            queue="orders", group="billing", consumer=f"w{number}", answers=Answers(completed=9),
-            processing=spread(median * 4, count),
-        )
-        for number, median in enumerate(medians)
-    ]  # fmt: skip
 
 
 def test_a_slow_consumer_is_told_beside_the_others() -> None:
@@ -342,7 +259,7 @@ def test_work_for_nothing_is_told_in_time() -> None:
     assert texts(jobs=[msgspec.structs.replace(job, wasted_seconds=50.0)]) == []
 
 
-# --- since the last analysis -------------------------------------------------------------------
+# --- since the last analysis ---
 
 
 def test_only_what_doubled_or_halved_since_the_last_analysis_is_told() -> None:
@@ -362,7 +279,7 @@ def test_queues_that_came_and_went_are_told() -> None:
     ]
 
 
-# --- order and form ----------------------------------------------------------------------------
+# --- order and form ---
 
 
 def test_the_serious_come_first_and_of_these_those_that_concern_most() -> None:

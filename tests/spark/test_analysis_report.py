@@ -26,8 +26,8 @@ from monarq.spark.pipelines.analyse.judging import judge
 from monarq.spark.pipelines.analyse.report import scales, svg
 from monarq.spark.pipelines.analyse.report.page import render
 from tests.dashboard.browsing import MISSING, find_chromium, running_browser
-from tests.spark.test_analysis_figures import HOSTILE
-from tests.spark.test_analysis_findings import (
+from tests.spark.analysis_chaos import HOSTILE
+from tests.spark.made_figures import (
     BUCKETS,
     START,
     WINDOW,
