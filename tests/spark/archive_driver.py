@@ -77,7 +77,6 @@ class JavaProcess:
         environment = os.environ | {
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
             "JAVA_HOME": str(java_home()),
-            "PYSPARK_PYTHON": sys.executable,
         }
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         self._log = (directory / "java.log").open("wb")

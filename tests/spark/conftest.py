@@ -9,6 +9,7 @@ A test that needs a session of its own kind (a cluster, Connect) runs it in anot
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,9 @@ os.environ.setdefault(
     "PYSPARK_SUBMIT_ARGS",
     f"--conf 'spark.executor.extraJavaOptions={_SHORT_LIVED}' pyspark-shell",
 )
+os.environ["PYTHON_OF_TESTS"] = sys.executable
+for _kind in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+    os.environ.setdefault(_kind, str(Path(__file__).with_name("compiled_python")))
 
 SPARK_SETTINGS = {
     "spark.driver.memory": "1g",

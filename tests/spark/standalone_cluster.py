@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -58,7 +57,6 @@ def _running(log: Path, name: str, *arguments: str) -> Iterator[_Process]:
             env=os.environ
             | {
                 "JAVA_HOME": str(java_home()),
-                "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_DAEMON_MEMORY": "256m",
             },

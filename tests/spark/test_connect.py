@@ -39,7 +39,7 @@ def test_a_queue_is_a_table_and_a_stream_for_a_connect_client(
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, store_url, str(tmp_path / "checkpoint")],
         cwd=tmp_path,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,
         timeout=600,
