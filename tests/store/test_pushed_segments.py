@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
+from monarq.clock import ManualClock
 from monarq.errors import EncryptionKeyError, MonarqError
 from monarq.model import (
     Ack,
@@ -29,6 +30,7 @@ from monarq.store.postgres.store import PostgresStore
 from tests.shared_postgres import POSTGRES_NAMES
 from tests.store.calls import ack_all, pop, push_items, unwrap
 from tests.store.conftest import OpenStore, Place
+from tests.store.scenarios import let_time_work
 
 on_postgres = pytest.mark.parametrize("place", POSTGRES_NAMES, indirect=True)
 
@@ -97,6 +99,34 @@ async def test_a_message_that_was_deleted_is_not_delivered(
     await who.delete_message(pushed[1].partition_id, pushed[1].transaction_id)
     popped = await pop(store, "q", 10)
     assert letters(popped.messages) == "ac"
+
+
+@on_postgres
+@pytest.mark.parametrize("by_another", [False, True])
+async def test_what_retention_deleted_is_not_delivered(
+    store: Store, open_another: OpenStore, clock: ManualClock, by_another: bool
+) -> None:
+    await store.configure("q", options={"retentionSeconds": 100})
+    await push_items(store, PushItem("q", b"0", "p"))
+    await ack_all(store, await pop(store, "q"))
+    await push_items(store, *items("ab"))
+    clock.advance(60)
+    await push_items(store, *items("cd"))
+    gone, there = await kept_names(store)
+    another = await open_another()
+    clock.advance(41)
+    await let_time_work(another if by_another else store)
+    assert await kept_names(store) == [gone, there]
+    popped = await pop(store, "q", 10)
+    assert letters(popped.messages) == "cd"
+    await ack_all(store, popped)
+    # And once more, now with nothing left, until another pushes.
+    await push_items(store, *items("ef"))
+    clock.advance(101)
+    await let_time_work(another if by_another else store)
+    assert (await pop(store, "q", 10)).messages == []
+    await push_items(another, *items("gh"))
+    assert letters((await pop(store, "q", 10)).messages) == "gh"
 
 
 @on_postgres
