@@ -150,6 +150,16 @@ GROW = f"""
     update monarq.partitions p set last_seq = last_seq + {ITEMS}, turns = turns + {ITEMS}
     from monarq.queues q where q.id = p.queue_id and q.name = 'jobs';
 
+    insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn,
+        max_attempts, backoff_base, created_at, finished_at, payload)
+    select p.id, p.last_seq + n, q.id, case when n > {ITEMS} then 'ready' else 'done' end,
+        5 + n % 2, p.last_seq + n - 5 - n % 2, p.turns + n, 3, 2, monarq.time(null),
+        case when n <= {ITEMS} then monarq.time(null) end, '{{}}'::bytea
+    from monarq.queues q join monarq.partitions p on p.queue_id = q.id
+    cross join generate_series(1, {ITEMS} + 20) n where q.name = 'worked';
+    update monarq.partitions p set last_seq = last_seq + {ITEMS} + 20
+    from monarq.queues q where q.id = p.queue_id and q.name = 'worked';
+
     insert into monarq.deliveries (queue_id, partition_id, group_id, lease_no, leased_at, ended_at,
         first_seq, last_seq)
     select 1, n, 1, n, 1, monarq.time(null), 1, 1 from generate_series(1, {LOGS}) n;
@@ -293,6 +303,7 @@ async def session(request: pytest.FixtureRequest, big: Big) -> AsyncIterator[Ses
 async def _found(store: Store) -> None:
     """The queues and groups, before there is anything in them."""
     await store.configure("jobs", kind=QueueKind.WORK)
+    await store.configure("worked", kind=QueueKind.WORK)
     await store.configure("deep", options={"retention_seconds": 0.001})
     for queue in ("wide", "shared", "deep"):
         await store.configure(queue)
@@ -312,6 +323,7 @@ async def _supply(store: Store) -> None:
         items += [PushItem("deep", b"1", "shallow", f"t{number}")]
         good(await store.push([Push(items)]))
         good(await store.push([Push([PushItem("jobs", b"1")] * 10)]))
+    good(await store.push([Push([PushItem("worked", b"1", priority=5 + n % 2) for n in range(8)])]))
 
 
 async def test_every_hot_call_reads_only_what_it_is_asked_for(session: Session, call: Call) -> None:
@@ -595,6 +607,14 @@ async def look_at_a_page_of_items(session: Session) -> None:
         await session.store.next_items("jobs", limit=10)
     async with session.reads(10, besides={"queues"}):
         await session.store.find_item("jobs", page.rows[0].transaction_id)
+
+
+@hot
+async def look_at_ready_items_before_and_behind_many_that_are_done(session: Session) -> None:
+    for read in (session.store.list_items, session.store.newest_items):
+        async with session.reads(40, besides={"queues"}):
+            page = await read("worked", state=ItemState.READY, limit=20)
+            await read("worked", state=ItemState.READY, limit=20, after=page.next)
 
 
 @hot

@@ -5,10 +5,19 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import ConflictError, LeaseExpiredError, NotFoundError
-from monarq.model import DeadLetterFilter, QueueKind, Seek, SeekTo, Standing
+from monarq.model import DeadLetterFilter, ItemState, QueueKind, Seek, SeekTo, Standing
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_many, seqs
-from tests.store.scenarios import COMPLETED, DEAD, FAILED, dead_letters, every, stats
+from tests.store.scenarios import (
+    COMPLETED,
+    DEAD,
+    FAILED,
+    RELEASE,
+    RETRY,
+    dead_letters,
+    every,
+    stats,
+)
 
 
 async def standing(store: Store, queue: str, group: str | None, partition: str) -> Standing:
@@ -321,6 +330,32 @@ async def test_messages_are_found_by_their_transaction_id_in_every_partition(sto
     assert await store.find_messages("q", "none") == []
     with pytest.raises(NotFoundError):
         await store.find_messages("none", "same")
+
+
+async def test_ready_items_are_listed_by_their_pushes_whatever_has_moved_them(
+    store: Store, clock: ManualClock
+) -> None:
+    await store.configure("w", kind=QueueKind.WORK, options={"maxAttempts": 9})
+    for n in range(6):
+        await push_many(store, "w", 4)
+        await push(store, "w", priority=n + 2)
+        await push(store, "w", delay_seconds=n)
+        # Some come back while others are pushed, at once or later, and some are done.
+        popped = await pop(store, "w", 5)
+        await push_many(store, "w", 2)
+        statuses = (RELEASE, RETRY, FAILED, COMPLETED)
+        for message, status in zip(popped.messages, statuses, strict=False):
+            await ack(store, message, popped.lease_id, status)
+        clock.advance(3)
+    await store.lifecycle()
+    rows = await every(store.list_items, "w")
+    ready = [row for row in rows if row.state is ItemState.READY]
+    assert [row.seq for row in rows] == sorted(row.seq for row in rows)
+    assert [row.seq for row in await store.next_items("w")] != [row.seq for row in ready]
+    for limit in (1, 2, 3, 5, len(ready), 100):
+        assert await every(store.list_items, "w", state=ItemState.READY, limit=limit) == ready
+        newest = await every(store.newest_items, "w", state=ItemState.READY, limit=limit)
+        assert newest == ready[::-1]
 
 
 async def test_the_newest_items_come_first_page_by_page(store: Store) -> None:

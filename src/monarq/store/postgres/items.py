@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from monarq.crypto import Cipher, open_payload
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
@@ -27,20 +27,71 @@ _ATTEMPTS = """
 """
 
 
-def items_of_queue(condition: str, order: str, state: ItemState | None) -> str:
-    """SQL for the first $2 items of queue $1 in an order that an index has."""
-    if state is not None:
-        if not isinstance(state, ItemState):
-            raise InvalidRequestError(f"state must be one of {', '.join(ItemState)}")
-        # Not a parameter: the index by state leaves one out.
-        condition = f"{condition} and i.state = '{state}'"
+_USUAL_PRIORITY = 5
+_UNMOVED = f"i.seq - {_USUAL_PRIORITY}"
+"""The rank of what the index by state leaves out; it has to be written as it is there."""
+
+
+class _Direction(NamedTuple):
+    """Which way a list goes, as SQL says it."""
+
+    order: str
+    behind: str
+    up_to: str
+    last: str
+    end: int
+
+
+_OLDEST_FIRST = _Direction("", ">", "<=", "max", 2**63 - 1)
+_NEWEST_FIRST = _Direction("desc", "<", ">=", "min", 0)
+
+
+def items_by_seq(state: ItemState | None, *, newest_first: bool = False) -> str:
+    """SQL for the first $2 items of queue $1 behind seq $3."""
+    direction = _NEWEST_FIRST if newest_first else _OLDEST_FIRST
+    order = f"i.seq {direction.order}"
+    behind = f"i.seq {direction.behind} $3"
+    if state is None:
+        return _joined(_first(behind, order), order)
+    if not isinstance(state, ItemState):
+        raise InvalidRequestError(f"state must be one of {', '.join(ItemState)}")
+    if state is ItemState.READY:
+        return _joined(_first_ready(direction), order)
+    # Not a parameter: the index by state leaves one out.
+    return _joined(_first(f"{behind} and i.state = '{state}'", order), order)
+
+
+def _joined(page: str, order: str) -> str:
     # Cut before anything is joined to it, so that no more of the index is read, whatever
     # PostgreSQL knows of the tables.
-    page = (
-        f"(select * from monarq.items i where i.partition_id = {_PARTITION} and {condition} "
-        f"order by {order} limit $2)"
+    return f"{_ITEMS.format(source=f'({page})')} order by {order}"
+
+
+def _first(condition: str, order: str) -> str:
+    """In an order that an index has."""
+    return (
+        f"select * from monarq.items i where i.partition_id = {_PARTITION} and {condition} "
+        f"order by {order} limit $2"
     )
-    return f"{_ITEMS.format(source=page)} order by {order}"
+
+
+def _first_ready(direction: _Direction) -> str:
+    """Those that are by rank as by seq are in the index of what to deliver next, the others in the
+    one by state. If these fill the page, the former are read no further than it reaches."""
+    order, behind, up_to, last, end = direction
+    others = _first(
+        f"i.state = 'ready' and i.rank <> {_UNMOVED} and i.seq {behind} $3", f"i.seq {order}"
+    )
+    reach = f"coalesce((select {last}(seq) from others having count(*) = $2), {end})"
+    unmoved = _first(
+        f"i.state = 'ready' and i.rank = {_UNMOVED} and i.rank {behind} $3 - {_USUAL_PRIORITY} "
+        f"and i.rank {up_to} {reach} - {_USUAL_PRIORITY}",
+        f"i.rank {order}, i.turn {order}",
+    )
+    return (
+        f"with others as materialized ({others}) select * from (select * from others "
+        f"union all ({unmoved})) i order by i.seq {order} limit $2"
+    )
 
 
 async def list_items(
@@ -52,7 +103,7 @@ async def list_items(
     after: str | None,
 ) -> Page[Item]:
     check_limit(limit)
-    select = items_of_queue("i.seq > $3", "i.seq", state)
+    select = items_by_seq(state)
     queue_id = await work_queue(database, queue)
     last = paging.position(after, "items", int) or 0
     rows = await database.fetch(select, queue_id, limit + 1, last)
@@ -65,7 +116,7 @@ async def next_items(
 ) -> list[Item]:
     check_limit(limit)
     queue_id = await work_queue(database, queue)
-    select = items_of_queue("true", "i.rank, i.turn", ItemState.READY)
+    select = _joined(_first("i.state = 'ready'", "i.rank, i.turn"), "i.rank, i.turn")
     return [item_from(row, cipher) for row in await database.fetch(select, queue_id, limit)]
 
 

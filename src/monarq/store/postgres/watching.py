@@ -135,7 +135,7 @@ class WatchingCalls(Calls, Watching):
         after: str | None = None,
     ) -> Page[Item]:
         check_limit(limit)
-        select = items.items_of_queue("i.seq < $3", "i.seq desc", state)
+        select = items.items_by_seq(state, newest_first=True)
         queue_id = await items.work_queue(self._database, queue)
         first = paging.position(after, "newest items", int) or 2**62
         rows = await self._database.fetch(select, queue_id, limit + 1, first)
