@@ -1,9 +1,9 @@
-"""The page about the command line says what the code does."""
+"""The page about the command line and its help say what the code does."""
 
 from pathlib import Path
 
 from monarq.cli import main
-from monarq.cli.reference import reference
+from monarq.cli.reference import commands, reference
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
 MARK = "<!-- from `monarq reference` -->\n"
@@ -23,3 +23,9 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
     assert rows
     for row in rows:
         assert row in PAGE
+
+
+def test_help_has_no_line_breaks_but_those_between_paragraphs() -> None:
+    for name, command in commands(main.make_app()):
+        assert command.help, name
+        assert "\n" not in command.help.replace("\n\n", ""), name

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import inspect
 import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -116,7 +117,18 @@ def make_app(command: str | None = None) -> typer.Typer:
         version(as_json)
 
     app.command("version", rich_help_panel="Looking")(print_version)
+    _unwrap_help(app)
     return app
+
+
+def _unwrap_help(app: typer.Typer) -> None:
+    """Take the source's line breaks out of help: the terminal has a width of its own."""
+    for command in app.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _unwrap_help(group.typer_instance)
 
 
 def version(as_json: bool = False) -> None:
