@@ -4,7 +4,8 @@ A message or item is its partition and its seq, so its id is `<partition>-<seq>`
 and takes no room in the store. A message pushed without a transaction id is
 given this id as its transaction id: unique by construction, so nothing needs to
 be checked or indexed. A lease id is a number, unique in the store for ever, and
-a random token that keeps it from being guessed.
+a random token that keeps it from being guessed. A token may end in the place of
+the lease, a partition and a group, where that is how its store finds it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from functools import lru_cache
 from monarq.errors import LeaseUnknownError
 
 _MESSAGE_ID = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})", re.ASCII)
-_LEASE_ID = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{16})", re.ASCII)
+_LEASE_ID = re.compile(
+    r"([1-9][0-9]{0,17})-([0-9a-f]{16}(?:-[1-9][0-9]{0,17}-[1-9][0-9]{0,17})?)", re.ASCII
+)
 _NUMBERS = [str(number) for number in range(1000)]
 _LAST_DIGITS = [f"{number:03}" for number in range(1000)]
 
@@ -53,6 +56,17 @@ def new_lease_tokens(count: int) -> list[str]:
     """Many at once, which is cheaper."""
     digits = secrets.token_hex(8 * count)
     return [digits[start : start + 16] for start in range(0, 16 * count, 16)]
+
+
+def placed_token(token: str, partition_id: int, group_id: int) -> str:
+    """The token of a lease on one partition, which says whose."""
+    return f"{token}-{partition_id}-{group_id}"
+
+
+def place_of(token: str) -> tuple[int, int] | None:
+    """The partition and group that a token names, if it does."""
+    _, *place = token.split("-")
+    return (int(place[0]), int(place[1])) if place else None
 
 
 def lease_id(number: int, token: str) -> str:

@@ -7,10 +7,10 @@ everything is resolved: the message behind it, if there is one, is not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from monarq.clock import MILLISECOND
-from monarq.ids import lease_id
+from monarq.ids import lease_id, place_of
 from monarq.model import Ack, AckStatus
 from monarq.store.sqlite.deaths import Death, last_words
 from monarq.store.sqlite.delivery_log import DeliveryLog, write_log
@@ -26,13 +26,14 @@ MOVED = "moved"
 _LOAD = """
 select p.queue_id, p.name, p.first_seq, p.last_seq, p.last_at, p.held, g.name,
     c.position, c.available_at, c.lease_no, c.lease_token, c.lease_until, c.leased_at,
-    c.lease_to, c.consumer, c.ended_by, c.has_unresolved
+    c.lease_to, c.consumer, c.ended_by, c.has_unresolved, c.lease_spread
 from cursors c join partitions p on p.id = c.partition_id join groups g on g.id = c.group_id
 where c.partition_id = ? and c.group_id = ?
 """
 _SAVE = """
 update cursors set position = ?, available_at = ?, lease_no = ?, lease_token = ?,
-    lease_until = ?, leased_at = ?, lease_to = ?, consumer = ?, ended_by = ?, has_unresolved = ?
+    lease_until = ?, leased_at = ?, lease_to = ?, consumer = ?, ended_by = ?, has_unresolved = ?,
+    lease_spread = ?
 where partition_id = ? and group_id = ?
 """
 _LOAD_MARKS = """
@@ -66,23 +67,24 @@ class Mark:
 
 
 class Cursor:
-    """Loaded by `load_cursor`; changes are written by `write`."""
+    """Made of its row by `find_cursor`; changes are written by `write`."""
 
     __slots__ = ("_completed", "_dead", "_dirty", "_failed", "_loaded_position", "_log",
                  "_marks", "_touched", "available_at", "consumer", "ended_by", "first_seq",
                  "group", "group_id", "has_unresolved", "held", "id_prefix", "last_at",
-                 "last_seq", "lease_id", "lease_no", "lease_to", "lease_token", "lease_until",
-                 "leased_at", "partition", "partition_id", "position", "queue",
+                 "last_seq", "lease_id", "lease_no", "lease_spread", "lease_to", "lease_token",
+                 "lease_until", "leased_at", "partition", "partition_id", "position", "queue",
                  "unanswered")  # fmt: skip
 
-    def __init__(self, session: Session, partition_id: int, group_id: int) -> None:
-        row = session.db.execute(_LOAD, (partition_id, group_id)).fetchone()
+    def __init__(
+        self, session: Session, partition_id: int, group_id: int, row: tuple[Any, ...]
+    ) -> None:
         self.partition_id = partition_id
         self.group_id = group_id
         (queue_id, self.partition, self.first_seq, self.last_seq, self.last_at, self.held,
          self.group, self.position, self.available_at, self.lease_no, self.lease_token,
          self.lease_until, self.leased_at, self.lease_to, self.consumer, self.ended_by,
-         self.has_unresolved) = row  # fmt: skip
+         self.has_unresolved, self.lease_spread) = row  # fmt: skip
         self.queue = session.queue_by_id(queue_id)
         self.id_prefix = f"{partition_id}-"
         self.lease_id = lease_id(self.lease_no, self.lease_token) if self.lease_no else None
@@ -142,7 +144,9 @@ class Cursor:
     def start_lease(
         self, session: Session, number: int, token: str, until: int, to: int, consumer: str | None
     ) -> None:
+        """A token that does not name this cursor is of a lease that may be on others too."""
         self._touched = True
+        self.lease_spread = int(place_of(token) is None)
         self.lease_no, self.lease_token, self.lease_until = number, token, until
         self.lease_id = lease_id(number, token)
         self.leased_at, self.lease_to, self.consumer = session.now, to, consumer
@@ -341,7 +345,7 @@ class Cursor:
             _SAVE,
             (self.position, self.available_at, self.lease_no, self.lease_token, self.lease_until,
              self.leased_at, self.lease_to, self.consumer, self.ended_by, self.has_unresolved,
-             self.partition_id, self.group_id),
+             self.lease_spread, self.partition_id, self.group_id),
         )  # fmt: skip
         moved = self.position - self._loaded_position
         if moved:
@@ -387,5 +391,6 @@ class Cursor:
         self.has_unresolved = int(bool(marks))
 
 
-def load_cursor(session: Session, partition_id: int, group_id: int) -> Cursor:
-    return Cursor(session, partition_id, group_id)
+def find_cursor(session: Session, partition_id: int, group_id: int) -> Cursor | None:
+    row = session.db.execute(_LOAD, (partition_id, group_id)).fetchone()
+    return None if row is None else Cursor(session, partition_id, group_id, row)

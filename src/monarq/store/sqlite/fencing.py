@@ -14,10 +14,16 @@ from monarq.errors import (
     LeaseTakenOverError,
     LeaseUnknownError,
 )
-from monarq.ids import lease_id, parse_lease_id
+from monarq.ids import lease_id, parse_lease_id, place_of
 from monarq.store.sqlite.cursors import ANSWERED, Cursor
 from monarq.store.sqlite.items import SELECT, WorkItem
 from monarq.store.sqlite.session import Session
+
+_SPREAD = """
+select partition_id, group_id from cursors
+where lease_no = ? and lease_spread = 1 and lease_until is not null
+order by partition_id, group_id
+"""
 
 
 class LatestLease(NamedTuple):
@@ -94,17 +100,15 @@ def covered(session: Session, given: str) -> Covered:
 
 
 def _cursors_under(session: Session, number: int, token: str) -> list[Cursor]:
-    rows = session.db.execute(
-        """select partition_id, group_id from cursors
-        where lease_no = ? and lease_until is not null order by partition_id, group_id""",
-        (number,),
-    ).fetchall()
+    place = place_of(token)
+    places = [place] if place is not None else session.db.execute(_SPREAD, (number,)).fetchall()
     # Taken from the session, where an earlier request of the call may have ended the lease.
-    cursors = [session.cursor(*row) for row in rows]
+    cursors = [session.find_cursor(*place) for place in places]
     return [
         cursor
         for cursor in cursors
-        if cursor.lease_until is not None
+        if cursor is not None
+        and cursor.lease_until is not None
         and cursor.lease_no == number
         and cursor.lease_token == token
     ]

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from monarq.clock import micros
 from monarq.errors import MonarqError
-from monarq.ids import lease_id, new_lease_token
+from monarq.ids import lease_id, new_lease_token, placed_token
 from monarq.model import Message, Pop, Popped, Queue, QueueKind
 from monarq.store import segments
 from monarq.store.contract import Outcome
@@ -225,6 +225,8 @@ class _Taking:
         session, request = self._session, self._request
         if not self._number:
             self._number, self._token = session.new_lease_number(), new_lease_token()
+            if request.partitions == 1:
+                self._token = placed_token(self._token, cursor.partition_id, cursor.group_id)
         seconds = request.lease_seconds or cursor.queue.options.lease_time
         until = session.now + micros(seconds)
         cursor.start_lease(session, self._number, self._token, until, to, request.consumer)

@@ -16,7 +16,7 @@ from monarq.errors import NotFoundError
 from monarq.model import Queue
 from monarq.store.sqlite import deaths
 from monarq.store.sqlite.counters import Counters
-from monarq.store.sqlite.cursors import Cursor, load_cursor
+from monarq.store.sqlite.cursors import Cursor, find_cursor
 from monarq.store.sqlite.deaths import Death
 from monarq.store.sqlite.lease_numbers import LeaseNumbers
 from monarq.store.sqlite.queue_rows import QueueCache
@@ -92,10 +92,17 @@ class Session:
 
     def cursor(self, partition_id: int, group_id: int) -> Cursor:
         """The cursor, which must exist; changes to it are written by `flush`."""
+        cursor = self.find_cursor(partition_id, group_id)
+        assert cursor is not None
+        return cursor
+
+    def find_cursor(self, partition_id: int, group_id: int) -> Cursor | None:
         key = (partition_id, group_id)
         cursor = self._cursors.get(key)
         if cursor is None:
-            cursor = self._cursors[key] = load_cursor(self, partition_id, group_id)
+            cursor = find_cursor(self, partition_id, group_id)
+            if cursor is not None:
+                self._cursors[key] = cursor
         return cursor
 
     def new_lease_number(self) -> int:
