@@ -55,6 +55,7 @@ JUDGED_AS_A_WHOLE = {
     "POST /api/v1/items/{id}/output",
     "POST /api/v1/jobs",
     "POST /api/v1/push",
+    "POST /api/v1/push/columns",
     "POST /api/v1/session",
     "POST /api/v1/transaction",
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -92,7 +92,7 @@ class Deferred:
             log.error("a push that was answered before it was durable is lost: %s", error)
 
 
-def _size(items: list[PushItem]) -> int:
+def _size(items: Sequence[PushItem]) -> int:
     return sum(len(item.payload) for item in items)
 
 

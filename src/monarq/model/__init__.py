@@ -25,7 +25,7 @@ from monarq.model.limits import (
 from monarq.model.messages import Delivery, Segment, StoredMessage, Trace
 from monarq.model.pages import Page
 from monarq.model.pops import Message, Pop, Popped, StartFrom
-from monarq.model.pushes import Push, Pushed, PushItem, PushStatus
+from monarq.model.pushes import Push, PushColumns, Pushed, PushItem, PushStatus
 from monarq.model.queues import (
     KIND_OF_OPTION,
     PartitionRange,
@@ -74,6 +74,7 @@ __all__ = [
     "Pop",
     "Popped",
     "Push",
+    "PushColumns",
     "PushItem",
     "PushStatus",
     "Pushed",

@@ -73,6 +73,15 @@ def packed(payloads: Sequence[bytes]) -> list[tuple[int, int, bytes, array[int]]
     ]
 
 
+def cut_up(data: bytes, sizes: Sequence[int]) -> Iterator[tuple[int, int, bytes, array[int]]]:
+    """The same for payloads that are one piece already."""
+    at = 0
+    for start, end in cuts(sizes):
+        bounds = array("i", accumulate(sizes[start:end], initial=0))
+        yield start, end, data[at : at + bounds[-1]], bounds
+        at += bounds[-1]
+
+
 def cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Where to cut a batch, so that no segment has too many messages or bytes.
 

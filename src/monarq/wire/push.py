@@ -69,6 +69,22 @@ class PushBody(Struct, rename="camel", forbid_unknown_fields=True):
     a partition of this one it is waited for."""
 
 
+class PushColumnsBody(Struct, rename="camel", forbid_unknown_fields=True):
+    """Many messages for one partition."""
+
+    queue: Name
+    payloads: Annotated[
+        list[Raw], Meta(max_length=MAX_BATCH, description="any JSON values, kept as they are sent")
+    ]
+    transaction_ids: Annotated[list[Name], Meta(max_length=MAX_BATCH)] | None = None
+    """One for each payload."""
+    partition: Name | None = None
+    """`Default` if it is left out."""
+    mark: Mark | None = None
+    after: Mark | None = None
+    """As in a push of items."""
+
+
 class JobItemBody(Struct, rename="camel", forbid_unknown_fields=True):
     """A shell command for a queue that runs commands."""
 

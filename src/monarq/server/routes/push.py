@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from monarq.errors import InvalidRequestError
-from monarq.model import DEFAULT_PARTITION, Push, Pushed, PushItem, PushStatus
+from monarq.model import DEFAULT_PARTITION, Push, PushColumns, Pushed, PushItem, PushStatus
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode, pushed_items
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
@@ -20,7 +20,7 @@ from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.validation import check_name
 from monarq.times import micros_of
-from monarq.wire.push import BareItemBody, PushBody, PushedCounts, PushedItem
+from monarq.wire.push import BareItemBody, PushBody, PushColumnsBody, PushedCounts, PushedItem
 
 _BUFFER_MS = 100.0
 _BUFFER_MAX = 100
@@ -39,6 +39,10 @@ def push(service: Service, request: Request) -> Handled:
     is_chained = body.mark is not None or body.after is not None
     if is_chained:
         _check_marks(body)
+        if body.buffer_ms is not None or body.buffer_max is not None:
+            raise InvalidRequestError(
+                "a push with mark or after cannot be answered before it is stored"
+            )
     if not body.items:
         return answer([])
     asked = push_request(body.items, request, body.queue, body.partition)
@@ -55,18 +59,41 @@ def push(service: Service, request: Request) -> Handled:
     )
 
 
-def _check_marks(body: PushBody) -> None:
+def push_columns(service: Service, request: Request) -> Handled:
+    body: PushColumnsBody = request.body
+    check_name(body.queue, "queue")
+    is_chained = body.mark is not None or body.after is not None
+    if is_chained:
+        _check_marks(body)
+    if not body.payloads:
+        return _counts_answer([])
+    asked = _columns_request(body, request)
+    if is_chained:
+        return Pending(_submit_chained(service, asked, body, request.size), _counts_answer)
+    return Pending(service.broker.submit_push(asked, size=request.size), _counts_answer)
+
+
+def _columns_request(body: PushColumnsBody, request: Request) -> Push:
+    partition, ids = body.partition or DEFAULT_PARTITION, body.transaction_ids
+    if ids is not None and len(ids) != len(body.payloads):
+        raise InvalidRequestError(
+            f"transactionIds must be as many as payloads: {len(body.payloads)}, not {len(ids)}"
+        )
+    items: Sequence[PushItem] = PushColumns(body.queue, partition, body.payloads, ids or ())
+    headers = trace_headers(request.headers)
+    if headers is not None:
+        items = [msgspec.structs.replace(item, headers=headers) for item in items]
+    return Push(items, request.principal.subject)
+
+
+def _check_marks(body: PushBody | PushColumnsBody) -> None:
     for name, mark in (("mark", body.mark), ("after", body.after)):
         if mark is not None and not _MARK.fullmatch(mark):
             raise InvalidRequestError(f"{name} must be text of 1 to 48 visible ASCII characters")
-    if body.buffer_ms is not None or body.buffer_max is not None:
-        raise InvalidRequestError(
-            "a push with mark or after cannot be answered before it is stored"
-        )
 
 
 def _submit_chained(
-    service: Service, asked: Push, body: PushBody, size: int
+    service: Service, asked: Push, body: PushBody | PushColumnsBody, size: int
 ) -> asyncio.Future[list[Pushed]]:
     # Those that the broker chooses are apart, so that nobody can pass for it.
     mark, after = (one and f"{_SENDERS}{one}" for one in (body.mark, body.after))
@@ -184,6 +211,18 @@ ROUTES = (
         body=PushBody,
         decode=body_decoder(PushBody, PushOutline),
         answer=list[PushedItem] | PushedCounts,
+        status=201,
+        errors=(409, 429),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/push/columns",
+        handler=push_columns,
+        summary="Push many messages to one partition: all of them, or none",
+        tag="messages",
+        role=Role.WRITE,
+        body=PushColumnsBody,
+        answer=PushedCounts,
         status=201,
         errors=(409, 429),
     ),

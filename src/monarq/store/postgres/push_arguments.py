@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, count, repeat
 from typing import Any
 
 from monarq.clock import DAY, micros
 from monarq.crypto import Cipher
-from monarq.model import Push, PushItem, Queue
+from monarq.model import Push, PushColumns, PushItem, Queue
 from monarq.store import segments
 
 
@@ -31,7 +32,7 @@ class Target:
         self.queue = queue
         self.partition = partition
         self.partition_id = partition_id
-        self.items: list[PushItem] = []
+        self.items: list[PushItem] | PushColumns = []
         self.runs: list[tuple[int, int, int]] = []
         """Whose these are, in their order: a request, the first of its items, and how many."""
         self.by_id: dict[str, int] | None = None
@@ -49,10 +50,10 @@ class Target:
                 self.repeats = self.repeats or []
                 self.repeats.append((request, place, first))
                 return
-        self.items.append(item)
+        self._listed().append(item)
         self.runs.append((request, place, 1))
 
-    def add_whole(self, request: int, items: list[PushItem], ids: Sequence[str]) -> bool:
+    def add_whole(self, request: int, items: Sequence[PushItem], ids: Sequence[str]) -> bool:
         """Add a request that goes nowhere else, and whose items all have transaction ids, or none.
         False, and nothing is added, if an id comes twice."""
         if ids:
@@ -65,9 +66,18 @@ class Target:
                 self.by_id |= by_id
             else:
                 return False
-        self.items += items
+        if isinstance(items, PushColumns) and not self.items:
+            self.items = items
+        else:
+            self._listed().extend(items)
         self.runs.append((request, 0, len(items)))
         return True
+
+    def _listed(self) -> list[PushItem]:
+        """The items, to add others to them."""
+        if isinstance(self.items, PushColumns):
+            self.items = list(self.items)
+        return self.items
 
     def requests(self) -> list[int]:
         """Of which request each item is."""
@@ -134,9 +144,29 @@ def _payloads(target: Target, cipher: Cipher | None) -> list[bytes]:
     return payloads
 
 
+def _pieces(target: Target, cipher: Cipher | None) -> Iterable[tuple[int, int, bytes, array[int]]]:
+    """The payloads as segments, as `segments.packed` makes them."""
+    items = target.items
+    if isinstance(items, PushColumns) and not target.queue.options.encryption_enabled:
+        return segments.cut_up(items.data, items.sizes)
+    return segments.packed(_payloads(target, cipher))
+
+
 def _column(values: list[Any]) -> list[Any] | None:
     """None if there is nothing in it, which is what most columns have."""
     return None if values.count(None) == len(values) else values
+
+
+def _rare_columns(targets: list[Target]) -> tuple[list[Any] | None, list[Any] | None]:
+    """Trace ids and headers."""
+    if len(targets) == 1 and isinstance(targets[0].items, PushColumns):
+        return None, None
+    items = list(chain.from_iterable(target.items for target in targets))
+    headers = _column([item.headers for item in items])
+    return (
+        _column([item.trace_id for item in items]),
+        None if headers is None else [one and one.decode() for one in headers],
+    )
 
 
 class _Segments:
@@ -149,21 +179,21 @@ class _Segments:
         self.data: list[bytes] = []
         self.offsets: list[bytes] = []
         for number, target in enumerate(targets, 1):
-            payloads = _payloads(target, cipher)
-            if len(payloads) == 1:
-                self.data += payloads
-                self.offsets.append(segments.offsets_of_one(len(payloads[0])))
+            if len(target.items) == 1:
+                [payload] = _payloads(target, cipher)
+                self.data.append(payload)
+                self.offsets.append(segments.offsets_of_one(len(payload)))
                 self.targets.append(number)
                 self.skips.append(0)
                 self.counts.append(1)
                 continue
-            for start, end, data, bounds in segments.packed(payloads):
+            for start, end, data, bounds in _pieces(target, cipher):
                 self.data.append(data)
                 self.offsets.append(segments.to_bytes(bounds))
                 self.targets.append(number)
                 self.skips.append(start)
                 self.counts.append(end - start)
-                target.data = data if end - start == len(payloads) else None
+                target.data = data if end - start == len(target.items) else None
 
 
 def _producers(targets: list[Target], requests: Sequence[Push]) -> list[str | None] | None:
@@ -178,15 +208,9 @@ def message_arguments(
 ) -> list[Any]:
     cut = _Segments(targets, cipher)
     is_cut = len(cut.targets) > len(targets)
-    items = list(chain.from_iterable(target.items for target in targets))
-    headers = _column([item.headers for item in items])
     ids, given = _given_ids(targets)
-    metadata = [
-        ids,
-        _column([item.trace_id for item in items]),
-        _producers(targets, requests),
-        None if headers is None else [one and one.decode() for one in headers],
-    ]
+    trace_ids, headers = _rare_columns(targets)
+    metadata = [ids, trace_ids, _producers(targets, requests), headers]
     sizes = list(map(len, cut.data))
     return [
         *_target_arguments(targets),
@@ -207,7 +231,7 @@ def item_arguments(
     targets: list[Target], requests: Sequence[Push], cipher: Cipher | None
 ) -> list[Any]:
     items = list(chain.from_iterable(target.items for target in targets))
-    headers = _column([item.headers for item in items])
+    trace_ids, headers = _rare_columns(targets)
     delays = _column([item.delay_seconds for item in items])
     sizes = [len(target.items) for target in targets]
     ids, (_, own) = _given_ids(targets)
@@ -216,9 +240,9 @@ def item_arguments(
         list(accumulate(sizes[:-1], initial=1)),
         list(chain.from_iterable(_payloads(target, cipher) for target in targets)),
         ids,
-        _column([item.trace_id for item in items]),
+        trace_ids,
         _producers(targets, requests),
-        None if headers is None else [one and one.decode() for one in headers],
+        headers,
         _column([item.priority for item in items]),
         _column([item.run_at for item in items]),
         None if delays is None else [None if one is None else micros(one) for one in delays],

@@ -17,7 +17,7 @@ from monarq.errors import (
     QueueFullError,
 )
 from monarq.ids import message_id
-from monarq.model import Push, Pushed, PushItem, PushStatus, Queue, QueueKind
+from monarq.model import Push, PushColumns, Pushed, PushItem, PushStatus, Queue, QueueKind
 from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, make_partitions, make_queues
 from monarq.store.postgres.database import RefusedError, Work
@@ -298,6 +298,11 @@ def _queued(target: Target, first_seq: int) -> list[Pushed]:
         [item] = target.items
         own = item.transaction_id or f"{partition_id}-{first_seq}"
         return [Pushed(_QUEUED, queue, partition_id, first_seq, own, item.trace_id)]
+    if isinstance(target.items, PushColumns) and target.items.transaction_ids:
+        return [
+            Pushed(_QUEUED, queue, partition_id, seq, own)
+            for seq, own in enumerate(target.items.transaction_ids, first_seq)
+        ]
     return [
         Pushed(
             _QUEUED,

@@ -15,6 +15,7 @@ from monarq.model import (
     MAX_PAYLOAD_BYTES,
     MAX_PRIORITY,
     Push,
+    PushColumns,
     PushItem,
 )
 from monarq.store.validation.fields import (
@@ -53,6 +54,8 @@ def check_push(request: Push) -> PushShape:
         check_name(request.producer, "producer")
     ids: Sequence[str] = ()
     try:
+        if isinstance(items, PushColumns):
+            return _checked_columns(items)
         if len(items) == 1:
             shape = _shape_of_one(items[0].queue, items[0].partition)
         else:
@@ -89,6 +92,21 @@ def check_push(request: Push) -> PushShape:
     if ids or has_work_fields:
         return PushShape(shape.names, shape.queues, shape.place, ids, has_work_fields)
     return shape
+
+
+def _checked_columns(items: PushColumns) -> PushShape:
+    """Looks at all of them together, and at each only if something seems wrong."""
+    shape = _shape_of_one(items.queue, items.partition)
+    if min(items.sizes) == 0 or max(items.sizes) > MAX_PAYLOAD_BYTES or SEALED in items.data:
+        for item in items:
+            check_bytes(item.payload, "payload")
+    ids = items.transaction_ids
+    if not ids:
+        return shape
+    if len(ids) != len(items):
+        raise InvalidRequestError("transactionIds must be as many as payloads")
+    check_names(ids, "transactionId")
+    return PushShape(shape.names, shape.queues, shape.place, ids)
 
 
 @lru_cache(maxsize=4096)
