@@ -25,9 +25,8 @@ def pushed(*numbers: object, size: int = 0, partition: str = "p") -> PushRequest
     ]
     text = json.dumps(items)[1:-1].encode()
     head = b'{"answer":"counts","queue":"q","partition":"%b","items":[' % partition.encode()
-    return PushRequest(
-        len(numbers), (head, memoryview(text), b"]}"), frozenset({f"q\n{partition}"})
-    )
+    body = (head, memoryview(text), b"]}")
+    return PushRequest(len(numbers), "/api/v1/push", body, frozenset({f"q\n{partition}"}))
 
 
 def sent(url: str, requests: list[PushRequest], retry_seconds: float = 60) -> Written:
@@ -85,7 +84,7 @@ def test_pushes_to_other_partitions_do_not_wait_for_each_other(
 
 
 def test_a_push_that_is_refused_for_good_is_told(broker: ServerProcess, store_url: str) -> None:
-    malformed = PushRequest(1, (b'{"items":[', b"1", b"]}"), frozenset({"q\np"}))
+    malformed = PushRequest(1, "/api/v1/push", (b'{"items":[', b"1", b"]}"), frozenset({"q\np"}))
     with pytest.raises(InvalidRequestError):
         sent(broker.url, [pushed(0), malformed, pushed(2)])
     assert numbers_of(store_url) == [0]

@@ -25,7 +25,7 @@ from monarq.spark.json_texts import json_object
 from monarq.spark.sink_columns import resolve_columns
 from monarq.spark.sink_copies import missing_copies
 from monarq.spark.sink_options import read_sink_options
-from monarq.spark.sink_requests import pushes, requests
+from monarq.spark.sink_requests import PushRequest, pushes, requests
 from monarq.spark.sink_rows import RowReader, Rows, checked_json
 from monarq.spark.transaction_ids import HashedIds, Identities, identity_ids
 
@@ -242,6 +242,14 @@ def source_rows(count: int, partitions: int) -> pa.RecordBatch:
     )
 
 
+def pushed(request: PushRequest) -> list[tuple[Any, str]]:
+    """Payload and id of each row of a body."""
+    body = json.loads(b"".join(request.body))
+    if request.path == "/api/v1/push/columns":
+        return list(zip(body["payloads"], body["transactionIds"], strict=True))
+    return [(item["payload"], item["transactionId"]) for item in body["items"]]
+
+
 class TestRequests:
     def test_bodies_and_pushes_say_the_same(self) -> None:
         at = datetime(2026, 1, 2, tzinfo=UTC)
@@ -293,10 +301,45 @@ class TestRequests:
     def test_every_row_is_in_one_body(self, most: int) -> None:
         [rows] = read(source_rows(100, 1), SOURCE)
         made = list(requests(rows, most))
-        items = [item for one in made for item in json.loads(b"".join(one.body))["items"]]
-        assert [item["payload"] for item in items] == list(range(100))
+        rows_of_all = [row for one in made for row in pushed(one)]
+        assert rows_of_all == [(number, f"orders/p-0/{number}") for number in range(100)]
         assert all(one.count <= most for one in made)
         assert {place for one in made for place in one.places} == {"q\np-0"}
+
+    def test_rows_of_one_partition_are_pushed_as_columns(self) -> None:
+        batch = pa.record_batch({"payload": [' {"a": 1}', '"ü"', "3"], "id": ['"', "\\", "c\n"]})
+        schema = StructType().add("payload", StringType()).add("id", StringType())
+        [rows] = read(batch, schema, transactionIdColumn="id", partition='a"b')
+        [request] = requests(rows, 10)
+        assert request.path == "/api/v1/push/columns"
+        assert request.places == {'q\na"b'}
+        assert json.loads(b"".join(request.chained("m", None))) == {
+            "queue": "q",
+            "partition": 'a"b',
+            "payloads": [{"a": 1}, "ü", 3],
+            "transactionIds": ['"', "\\", "c\n"],
+            "mark": "m",
+        }
+
+    @pytest.mark.parametrize(("size", "id_size"), [(1_000_000, 1), (1, 255), (300, 100)])
+    def test_columns_are_never_more_than_a_broker_takes(self, size: int, id_size: int) -> None:
+        count = 5_000_000 // (size + id_size)
+        batch = pa.record_batch(
+            {
+                "payload": ['"' + "x" * size + '"'] * count,
+                "id": [f"{number:\x01>{id_size}}" for number in range(count)],
+            }
+        )
+        schema = StructType().add("payload", StringType()).add("id", StringType())
+        [rows] = read(batch, schema, transactionIdColumn="id")
+        made = list(requests(rows, count))
+        assert all(one.path == "/api/v1/push/columns" for one in made)
+        sizes = [sum(map(len, one.chained("m" * 48, "a" * 48))) for one in made]
+        assert max(sizes) <= 2 << 20
+        assert min(sizes[:-1]) > 1 << 20
+        assert [row for one in made for row in pushed(one)] == [
+            ("x" * size, f"{number:\x01>{id_size}}") for number in range(count)
+        ]
 
     def test_large_payloads_are_spread_over_bodies(self) -> None:
         batch = pa.record_batch({"payload": ['"' + "x" * 3_000_000 + '"'] * 7})
@@ -328,9 +371,7 @@ class TestRequests:
         batch = source_rows(100, 1).slice(40, 10)
         [rows] = read(batch, SOURCE)
         [request] = requests(rows, 100)
-        items = json.loads(b"".join(request.body))["items"]
-        assert [item["payload"] for item in items] == list(range(40, 50))
-        assert items[0]["transactionId"] == "orders/p-0/40"
+        assert pushed(request) == [(number, f"orders/p-0/{number}") for number in range(40, 50)]
 
 
 class TestColumns:

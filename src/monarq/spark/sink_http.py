@@ -43,7 +43,6 @@ _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
-_PUSH = "/api/v1/push"
 _BY_STATUS: dict[int, type[MonarqError]] = {
     401: UnauthorizedError,
     403: ForbiddenError,
@@ -238,7 +237,7 @@ class BrokerLanes:
                     continue
                 mark, connection = next(turns)
                 after = before.mark if before is not None and before.meets(request) else None
-                connection.send("POST", _PUSH, request.chained(mark, after))
+                connection.send("POST", request.path, request.chained(mark, after))
                 if before is not None:
                     self._finish(before)
                 before = _Sent(connection, request, mark)
@@ -270,7 +269,8 @@ class BrokerLanes:
             return sent.connection.answer()
         except (StoreUnavailableError, QueueFullError, ConflictError):
             # The one before is taken by now, so this one need not name it.
-            return sent.connection.call("POST", _PUSH, sent.request.body, self._gone)
+            request = sent.request
+            return sent.connection.call("POST", request.path, request.body, self._gone)
 
 
 def _marks() -> Iterator[str]:

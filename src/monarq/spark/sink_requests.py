@@ -1,12 +1,13 @@
 """Puts rows together into pushes: bodies of requests to a broker, or pushes to a store.
 
-A body is cut from one long text of all rows, so no row is touched by itself, and is not copied.
+A body is cut from long texts of all rows, so no row is touched by itself, and is not copied.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,11 @@ from monarq.spark.sink_rows import Rows
 
 #: Well below what a broker takes in one request.
 _MOST_BYTES = 8 << 20
+#: A broker takes 2 MiB as columns, with what is around them.
+_MOST_COLUMN_BYTES = (2 << 20) - (8 << 10)
+_LARGE_PAYLOAD = 1 << 20
+_ITEMS_PATH = "/api/v1/push"
+_COLUMNS_PATH = "/api/v1/push/columns"
 _MICROS = pa.timestamp("us", "UTC")
 #: A body as it is sent: pieces, so that the long one is not copied once more.
 Body = tuple[bytes | memoryview, ...]
@@ -29,6 +35,7 @@ class PushRequest(Struct, frozen=True):
     """A push to a broker."""
 
     count: int
+    path: str
     body: Body
     places: frozenset[str]
     """The partitions that it goes to."""
@@ -40,20 +47,66 @@ class PushRequest(Struct, frozen=True):
         return b"".join((msgspec.json.encode(links)[:-1], b",", head[1:])), *rest
 
 
+class _Listed:
+    """The elements of a JSON list as one text, from which any of them can be cut."""
+
+    def __init__(self, elements: pa.Array) -> None:
+        """Each ends with a comma."""
+        self._offsets = memoryview(elements.buffers()[1]).cast("i")[elements.offset :]
+        self._data = memoryview(elements.buffers()[2])
+
+    def size(self, start: int, stop: int) -> int:
+        return self._offsets[stop] - self._offsets[start]
+
+    def cut(self, start: int, stop: int) -> memoryview:
+        return self._data[self._offsets[start] : self._offsets[stop] - 1]
+
+
 def requests(rows: Rows, most: int) -> Iterator[PushRequest]:
     """Pushes of at most so many rows."""
-    head, text, places = _head(rows), _items(rows), _places(rows)
-    offsets = memoryview(text.buffers()[1]).cast("i")[text.offset :]
-    data = memoryview(text.buffers()[2])
-    start, end = 0, len(rows)
-    while start < end:
-        stop = min(start + most, end)
-        if offsets[stop] - offsets[start] > _MOST_BYTES:
-            stop = bisect.bisect_right(offsets, offsets[start] + _MOST_BYTES, start + 1, stop) - 1
-            stop = max(stop, start + 1)
-        # Every item ends with a comma, but the last of a body.
-        body = (head, data[offsets[start] : offsets[stop] - 1], b"]}")
-        yield PushRequest(stop - start, body, frozenset(places[start:stop].unique().to_pylist()))
+    queue, partition = rows.queue, rows.partition
+    if not isinstance(queue, str) or not isinstance(partition, str) or rows.has_options:
+        return _item_requests(rows, most)
+    if pc.max(pc.binary_length(rows.payload)).as_py() > _LARGE_PAYLOAD:
+        return _item_requests(rows, most)
+    return _column_requests(rows, queue, partition, most)
+
+
+def _column_requests(rows: Rows, queue: str, partition: str, most: int) -> Iterator[PushRequest]:
+    """Of rows for one partition that have no more than a payload and an id."""
+    payloads = _Listed(pc.binary_join_element_wise(rows.payload, "", ","))
+    ids = _Listed(pc.binary_join_element_wise(json_strings(rows.transaction_id), "", ","))
+    names = msgspec.json.encode({"queue": queue, "partition": partition})
+    head, middle = names[:-1] + b',"payloads":[', b'],"transactionIds":['
+    places = frozenset([f"{queue}\n{partition}"])
+
+    def size(start: int, stop: int) -> int:
+        return payloads.size(start, stop) + ids.size(start, stop)
+
+    for start, stop in _parts(len(rows), most, size, _MOST_COLUMN_BYTES):
+        body = (head, payloads.cut(start, stop), middle, ids.cut(start, stop), b"]}")
+        yield PushRequest(stop - start, _COLUMNS_PATH, body, places)
+
+
+def _item_requests(rows: Rows, most: int) -> Iterator[PushRequest]:
+    head, items, places = _head(rows), _Listed(_items(rows)), _places(rows)
+    for start, stop in _parts(len(rows), most, items.size, _MOST_BYTES):
+        body = (head, items.cut(start, stop), b"]}")
+        named = frozenset(places[start:stop].unique().to_pylist())
+        yield PushRequest(stop - start, _ITEMS_PATH, body, named)
+
+
+def _parts(
+    count: int, most: int, size: Callable[[int, int], int], most_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """From and to which row the bodies go: each has at most so many rows and bytes, or one row."""
+    start = 0
+    while start < count:
+        stop = min(start + most, count)
+        if size(start, stop) > most_bytes:
+            ends = range(start + 1, stop)
+            stop = start + max(1, bisect.bisect_right(ends, most_bytes, key=partial(size, start)))
+        yield start, stop
         start = stop
 
 

@@ -57,6 +57,12 @@ class Rows(Struct, frozen=True):
         )
         return structs.replace(self, lane=lane, queue=queue, partition=partition)
 
+    @property
+    def has_options(self) -> bool:
+        """Whether there is more to say of a row than its payload and its id."""
+        options = (self.trace_id, self.priority, self.run_at, self.max_attempts)
+        return any(column is not None for column in options)
+
     def take(self, lane: int, indices: pa.Array) -> Rows:
         def taken(column: str | pa.Array | None) -> str | pa.Array | None:
             return column.take(indices) if isinstance(column, pa.Array) else column
