@@ -248,6 +248,25 @@ def test_whoever_has_read_enough_causes_no_error(cli: Invoke, environment: dict[
         assert not re.search("Traceback|BrokenPipe|Exception ignored", done.stderr), done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_cause_no_error(
+    cli: Invoke, environment: dict[str, str], closed: str
+) -> None:
+    cli.ok("push", "numbers", "1")
+    commands = ("queue list", "queue list --json", "version", "pop numbers", "push numbers 2")
+    for command in commands:
+        done = subprocess.run(
+            f"{sys.executable} -m monarq {command} {closed}",
+            shell=True,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert cli.json("queue", "show", "numbers")["pushed"] == 2
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_an_answer_that_finds_no_room_is_one_clear_line(
     cli: Invoke, environment: dict[str, str]

@@ -140,6 +140,7 @@ def version(as_json: bool = False) -> None:
 
 def main() -> None:
     """The script's entry point."""
+    _open_closed_streams()
     if sys.argv[1:] == ["--version"]:
         version()
         return
@@ -169,6 +170,14 @@ def main() -> None:
     if named in _LONG_RUNNING or not isinstance(code, int | None):
         sys.exit(code)
     _leave(code or 0)
+
+
+def _open_closed_streams() -> None:
+    """What the caller has closed leads nowhere; left so, the next file or socket would have its
+    number, and everything that is written to it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
 
 
 def _leave(code: int) -> NoReturn:

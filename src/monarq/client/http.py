@@ -57,6 +57,8 @@ _CONNECTIONS = 100
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 #: Nothing was begun.
 _REFUSED_CODES = ("overloaded", "draining")
+#: The broker, or the way to it, cannot serve: another one may.
+_ELSEWHERE = (502, 503, 504)
 #: Beyond the time that a broker lets a pop wait.
 _ANSWER_SECONDS = 10.0
 
@@ -128,7 +130,7 @@ class HttpLink(Link):
         content, _ = await self._send("GET", path, query=query, wait_seconds=wait_seconds)
         if not content:
             return Popped(messages=[])
-        answer = msgspec.json.decode(content, type=PopAnswer)
+        answer = _decoded(content, PopAnswer)
         return Popped(
             messages=[message_of(each) for each in answer.messages], lease_id=answer.lease_id
         )
@@ -136,7 +138,7 @@ class HttpLink(Link):
     async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
         body = {"acknowledgments": [_ack(ack) for ack in acks]}
         content, repeated = await self._send("POST", "/api/v1/ack/batch", body)
-        answers = msgspec.json.decode(content, type=list[AckAnswer])
+        answers = _decoded(content, list[AckAnswer])
         return [_acked(ack, answer, repeated) for ack, answer in zip(acks, answers, strict=True)]
 
     async def renew(self, renew: Renew) -> Renewed:
@@ -153,7 +155,7 @@ class HttpLink(Link):
         ]
         body = {"operations": operations, "requiredLeases": transaction.required_leases}
         content, _ = await self._send("POST", "/api/v1/transaction", body, repeatable=False)
-        answer = msgspec.json.decode(content, type=TransactionAnswer)
+        answer = _decoded(content, TransactionAnswer)
         return TransactionDone(
             [
                 _acked_of(result)
@@ -176,7 +178,7 @@ class HttpLink(Link):
     ) -> T:
         """The answer, decoded as that type."""
         content, _ = await self._send(method, path, body, query=query)
-        return msgspec.json.decode(content, type=answer)
+        return _decoded(content, answer)
 
     async def _send(
         self,
@@ -210,7 +212,7 @@ class HttpLink(Link):
             else:
                 if error is None:
                     return response.content, repeated
-                if response.status_code != 503:
+                if response.status_code not in _ELSEWHERE:
                     raise error
                 unsent = error.code in _REFUSED_CODES
             if not left or (not repeatable and not unsent):
@@ -222,6 +224,15 @@ class HttpLink(Link):
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         raise AssertionError("the loop above returns or raises")
+
+
+def _decoded(content: bytes, answer: type[T]) -> T:
+    try:
+        return msgspec.json.decode(content, type=answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreUnavailableError(
+            f"what answered is no broker of Monarq, or of another version: {error}"
+        ) from None
 
 
 def _item(item: PushItem) -> dict[str, Any]:

@@ -48,10 +48,10 @@ def refusal_of(status: int, content: bytes, url: str) -> MonarqError:
     try:
         body: Any = msgspec.json.decode(content)
         code, text = body.get("code"), body.get("error")
-    except (msgspec.DecodeError, AttributeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
         pass
-    text = text or f"HTTP {status} {responses.get(status, '')} from {url}"
-    if code in _classes():
+    text = str(text or "") or f"HTTP {status} {responses.get(status, '')} from {url}"
+    if isinstance(code, str) and code in _classes():
         return from_code(code, text)
     if status >= 500:
         return StoreUnavailableError(text)
