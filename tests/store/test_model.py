@@ -476,6 +476,7 @@ class Histories(RuleBasedStateMachine):
         self.both.compare_everything()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHARES)
 def test_random_histories_agree_with_the_reference_model(
     name: str, tmp_path_factory: pytest.TempPathFactory, postgres_servers: Mapping[str, str]
