@@ -2,6 +2,7 @@
 standby that was behind. What they remember of queues, partitions and groups may be of what is no
 more, and its numbers may be given again."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -9,13 +10,18 @@ import asyncpg
 import pytest
 
 from monarq.errors import StoreUnavailableError
-from monarq.model import Pop, Push, PushItem, QueueKind
+from monarq.model import Ack, Acked, AckStatus, Pop, Push, PushItem, QueueKind, StartFrom
 from monarq.store import Store
-from tests.store.calls import pop, push, unwrap
+from tests.store.calls import ack, code_of, pop, push, push_items, unwrap
 from tests.store.conftest import OpenStore, Place
+from tests.store.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("place", ["postgres-newest"], indirect=True)
 
+WAITING = """
+    exists (select from pg_stat_activity
+        where wait_event_type = 'Lock' and query like '%complete_runs%')
+"""
 SetBack = Callable[[], Awaitable[None]]
 
 
@@ -140,6 +146,69 @@ async def test_items_of_another_queue_are_not_popped_for_one_that_is_no_more(
         await push(other, "theirs", b"theirs")
         assert not (await pop(store, "mine")).messages
         assert [one.payload for one in (await pop(other, "theirs")).messages] == [b"theirs"]
+
+
+async def test_what_was_popped_before_is_not_taken_for_what_is_popped_under_the_same_number(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    await push(store, "q", b"0")
+    await store.subscribe("g", StartFrom.NEW, queue="q")
+    other = await open_another()
+    async with backup_of(place) as set_back:
+        await push_items(store, *(PushItem("q", b"1", transaction_id=name) for name in "ab"))
+        assert (await pop(store, "q", 2, group="g")).messages
+        await set_back()
+        # Its sender repeats what was lost, not quite as it was.
+        await push_items(other, *(PushItem("q", b"1", transaction_id=name) for name in "cabd"))
+        popped = await pop(store, "q", 4, group="g")
+        acks = [
+            Ack(transaction_id=each.transaction_id, partition_id=each.partition_id,
+                lease_id=popped.lease_id, group="g")
+            for each in popped.messages[1:3]
+        ]  # fmt: skip
+        assert [code_of(answer) for answer in await store.ack(acks)] == [None, None]
+        assert popped.lease_id is not None
+        await store.ack([Ack(lease_id=popped.lease_id, status=AckStatus.RELEASE, group="g")])
+        left = await pop(store, "q", 4, group="g")
+        assert [each.transaction_id for each in left.messages] == ["c", "d"]
+
+
+async def test_acks_are_of_items_where_a_partition_of_messages_was(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    other = await open_another()
+    async with backup_of(place) as set_back:
+        await push(store, "messages", b"1")
+        assert (await pop(store, "messages")).messages
+        await set_back()
+        await other.configure("items", kind=QueueKind.WORK)
+        await push(other, "items", b"1")
+        popped = await pop(store, "items")
+        [item] = popped.messages
+        assert (await ack(store, item, popped.lease_id)).queue == "items"
+
+
+async def test_an_ack_under_way_is_answered_though_all_that_was_known_is_forgotten(
+    store: Store, place: Place
+) -> None:
+    await push_items(store, *(PushItem("q", b"1", transaction_id=name) for name in "ab"))
+    popped = await pop(store, "q", 2)
+    acks = [
+        Ack(transaction_id=each.transaction_id, partition_id=each.partition_id,
+            lease_id=popped.lease_id)
+        for each in popped.messages
+    ]  # fmt: skip
+    connection = await asyncpg.connect(place.address)
+    try:
+        async with connection.transaction():
+            await connection.execute(f'select from "{place.schema}".cursors for update')
+            answering = asyncio.ensure_future(store.ack(acks))
+            await wait_until(connection, WAITING)
+            await store.ping()
+        answers = await answering
+    finally:
+        await connection.close()
+    assert [answer.queue for answer in answers if isinstance(answer, Acked)] == ["q", "q"]
 
 
 async def test_while_a_schema_is_away_the_store_is_unavailable_and_then_goes_on(

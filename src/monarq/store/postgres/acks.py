@@ -163,7 +163,7 @@ async def answer_leases(
         elif word:
             answers.append((index, fault(word)))
         else:
-            catalog.delivered.forget(lease_of(request)[0] or 0, partition_id)
+            catalog.delivered.forget(lease_of(request)[1] or "", partition_id)
             acked = Acked(
                 queue=partition.queue,
                 partition=partition.name,

@@ -146,7 +146,8 @@ class Catalog:
 
     def learn_partition(self, partition_id: int, name: str, queue: Queue) -> None:
         """Keep what a pop has said anyway, so that its ack need not ask."""
-        if partition_id not in self._facts:
+        known = self._facts.get(partition_id)
+        if known is None or known.queue_id != queue.id or known.name != name:
             facts = PartitionFacts(partition_id, name, queue.id, queue.name, queue.kind)
             _keep(self._facts, {partition_id: facts})
 

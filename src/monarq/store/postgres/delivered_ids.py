@@ -1,7 +1,8 @@
 """Which seqs the transaction ids of what was popped here have, so that acks need not look them up.
 
-An id means the same message as long as the message is kept, so this cannot be wrong; it may
-have forgotten, or never known what another process popped.
+An id means the same message as long as its lease lives, and the token of a lease is given once,
+even if the database is set back and counts anew; so this cannot be wrong. It may have forgotten, or
+never known what another process popped.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ class DeliveredIds:
     """By lease and partition; the leases that were given longest ago are forgotten first."""
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[tuple[int, int], list[_Run]] = OrderedDict()
+        self._runs: OrderedDict[tuple[str, int], list[_Run]] = OrderedDict()
         self._count = 0
 
     def learn(
-        self, lease_no: int, partition_id: int, first_seq: int, ids: Sequence[str | None]
+        self, token: str, partition_id: int, first_seq: int, ids: Sequence[str | None]
     ) -> None:
-        self._runs.setdefault((lease_no, partition_id), []).append((first_seq, ids))
+        self._runs.setdefault((token, partition_id), []).append((first_seq, ids))
         self._count += len(ids)
         while self._count > MOST_IDS:
             _, runs = self._runs.popitem(last=False)
             self._count -= sum(len(run) for _, run in runs)
 
-    def forget(self, lease_no: int, partition_id: int) -> None:
+    def forget(self, token: str, partition_id: int) -> None:
         """The lease on the partition has ended."""
-        runs = self._runs.pop((lease_no, partition_id), ())
+        runs = self._runs.pop((token, partition_id), ())
         self._count -= sum(len(run) for _, run in runs)
 
-    def first_of(self, lease_no: int, partition_id: int, ids: list[str]) -> int | None:
+    def first_of(self, token: str, partition_id: int, ids: list[str]) -> int | None:
         """The first seq, if these ids are those of messages in a row."""
-        for first_seq, known in self._runs.get((lease_no, partition_id), ()):
+        for first_seq, known in self._runs.get((token, partition_id), ()):
             if known[0] == ids[0]:
                 start = 0
             elif ids[0] in known:

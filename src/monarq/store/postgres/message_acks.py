@@ -12,7 +12,7 @@ from monarq.ids import parse_lease_id, parse_message_id
 from monarq.model import Ack, Acked, AckStatus, QueueKind
 from monarq.store.contract import Outcome
 from monarq.store.postgres.ack_parts import STATUS, Part, fault, lease_of, named
-from monarq.store.postgres.catalog import Catalog
+from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import check_common_name
 
@@ -31,6 +31,7 @@ class RunInLine(NamedTuple):
     ids: list[str]
     start: int
     """Which request of the call is its first."""
+    partition: PartitionFacts
 
 
 def runs_in_line(catalog: Catalog, requests: Sequence[Ack]) -> list[RunInLine] | None:
@@ -74,10 +75,10 @@ def _run_in_line(
         if names != [f"{prefix}{seq}" for seq in range(own[1], own[1] + len(names))]:
             return None
     else:
-        first = catalog.delivered.first_of(number, partition_id, names)
+        first = catalog.delivered.first_of(token, partition_id, names)
     if first is None:
         return None
-    return RunInLine(partition_id, group, (number, token), first, names, start)
+    return RunInLine(partition_id, group, (number, token), first, names, start, facts)
 
 
 async def complete_runs(
@@ -106,9 +107,7 @@ def answers_to_runs(
     by_start: dict[int, list[Outcome[Acked]]] = {}
     for entry, faults, ends in rows:
         run = runs[entry - 1]
-        facts = catalog.known_facts(run.partition_id)
-        assert facts is not None
-        queue, partition = facts.queue, facts.name
+        queue, partition = run.partition.queue, run.partition.name
         if faults is None:
             faults, ends = repeat(None), [False] * (len(run.ids) - 1) + [ends[0]]
         by_start[run.start] = [
@@ -120,7 +119,7 @@ def answers_to_runs(
             for one, word, ended in zip(run.ids, faults, ends, strict=False)
         ]
         if ends[-1]:
-            catalog.delivered.forget(run.lease[0], run.partition_id)
+            catalog.delivered.forget(run.lease[1], run.partition_id)
     return [answer for start in sorted(by_start) for answer in by_start[start]]
 
 

@@ -313,7 +313,7 @@ class Popper:
             if queue is not None and queue.kind is QueueKind.WORK:
                 self._catalog.learn_partition(rows[0]["partition_id"], DEFAULT_PARTITION, queue)
                 messages = [item_of(row, queue.name, self._cipher) for row in rows]
-            elif queue is not None and self._learn(queue, rows):
+            elif queue is not None and self._learn(want, queue, rows):
                 names = [queue.name] * len(rows)
                 messages = messages_of(rows, names, self._cipher, want.known)
             else:
@@ -326,17 +326,16 @@ class Popper:
             return error
         return popped(rows[0], want.token, messages)
 
-    def _learn(self, queue: Queue, rows: list[Any]) -> bool:
+    def _learn(self, want: Wanted, queue: Queue, rows: list[Any]) -> bool:
         """Keep what acks will want to know; False if not all is of this queue."""
         catalog = self._catalog
         for row in rows:
             partition_id, ids = row["partition_id"], row["transaction_ids"]
             if row["queue_id"] != queue.id:
                 return False
-            if catalog.known_facts(partition_id) is None:
-                catalog.learn_partition(partition_id, row["partition_name"], queue)
+            catalog.learn_partition(partition_id, row["partition_name"], queue)
             if ids is not None and row["lease_no"] is not None:
-                catalog.delivered.learn(row["lease_no"], partition_id, row["seq"], ids)
+                catalog.delivered.learn(want.token, partition_id, row["seq"], ids)
             if row["data"] is None:
                 catalog.pushed.forget(segment_name(partition_id, row["seq"], row["created_at"]))
         return True
