@@ -36,6 +36,7 @@ FLOOR_BATCH = 1000
 #: Batch, messages, connections.
 PUSHES = ((10, 60_000, 64), (100, 100_000, 32), (1000, 100_000, 8))
 POPS = ((1, 10_000, 100), (100, 100_000, 16), (1000, 200_000, 8))
+ACKS_AND_POPS = ((1, 10_000, 100),)
 
 #: What Queen 0.15 did on a machine like this one, messages a second.
 QUEEN = {
@@ -44,6 +45,7 @@ QUEEN = {
     "push 100": 20_000,
     "push 1000": 22_000,
     "pop+ack 1": 1_100,
+    "pop+ack 1 in one request": 1_100,
     "pop+ack 100": 8_300,
     "pop+ack 1000": 11_800,
 }
@@ -138,27 +140,32 @@ class Bench:
 
     async def pop(self) -> None:
         for batch, amount, connections in POPS:
-            name, messages = f"pop+ack {batch}", self.count(amount)
+            name = f"pop+ack {batch}"
+            await self._pop_batches(name, batch, self.count(amount), connections)
+        for batch, amount, connections in ACKS_AND_POPS:
+            name = f"pop+ack {batch} in one request"
+            await self._pop_batches(name, batch, self.count(amount), connections, ack_and_pop=True)
 
-            async def ours(
-                batch: int = batch, messages: int = messages, connections: int = connections
-            ) -> Mapping[str, float]:
-                plan = plan_of(self.broker.url, batch=batch, connections=connections)
-                return await self._popped(plan, messages)
+    async def _pop_batches(
+        self, name: str, batch: int, messages: int, connections: int, ack_and_pop: bool = False
+    ) -> None:
+        def plan() -> Plan:
+            url = self.broker.url
+            return plan_of(url, batch=batch, connections=connections, ack_and_pop=ack_and_pop)
 
-            async def pushed(
-                batch: int = batch, messages: int = messages, connections: int = connections
-            ) -> Mapping[str, float]:
-                plan = plan_of(self.broker.url, batch=batch, connections=connections)
-                return {"push": await push(plan, messages)}
+        async def ours() -> Mapping[str, float]:
+            return await self._popped(plan(), messages)
 
-            progress(f"{name}, 100 partitions")
-            found = await take_turns([ours, pushed], rounds=self.rounds)
-            self.results.cases.append(Case(name, messages, found, "pop", "push"))
-            ratio = found.times_faster(["pop"], ["push"])
-            self.results.bar(f"{name} of push", ratio, 1.0, least=True)
-            queen = messages / found.seconds("pop") / QUEEN[name]
-            self.results.bar(f"{name} of Queen's", queen, 10.0, least=True)
+        async def pushed() -> Mapping[str, float]:
+            return {"push": await push(plan(), messages)}
+
+        progress(f"{name}, 100 partitions")
+        found = await take_turns([ours, pushed], rounds=self.rounds)
+        self.results.cases.append(Case(name, messages, found, "pop", "push"))
+        ratio = found.times_faster(["pop"], ["push"])
+        self.results.bar(f"{name} of push", ratio, 1.0, least=True)
+        queen = messages / found.seconds("pop") / QUEEN[name]
+        self.results.bar(f"{name} of Queen's", queen, 10.0, least=True)
 
     async def _popped(self, plan: Plan, messages: int) -> Mapping[str, float]:
         await fill(plan, messages)

@@ -28,7 +28,13 @@ FILL_BATCH = 1000
 
 
 def plan_of(
-    url: str, *, batch: int = 1, partitions: int = 100, connections: int = 64, spread: bool = False
+    url: str,
+    *,
+    batch: int = 1,
+    partitions: int = 100,
+    connections: int = 64,
+    spread: bool = False,
+    ack_and_pop: bool = False,
 ) -> Plan:
     return Plan(
         mode=Mode.PUSH,
@@ -40,6 +46,7 @@ def plan_of(
         partitions=partitions,
         connections=connections,
         spread=spread,
+        ack_and_pop=ack_and_pop,
     )
 
 

@@ -54,6 +54,9 @@ JUDGED_AS_A_WHOLE = {
     "POST /api/v1/export/rows",
     "POST /api/v1/items/{id}/output",
     "POST /api/v1/jobs",
+    "POST /api/v1/pop",
+    "POST /api/v1/pop/queue/{queue}",
+    "POST /api/v1/pop/queue/{queue}/partition/{partition}",
     "POST /api/v1/push",
     "POST /api/v1/push/columns",
     "POST /api/v1/session",
@@ -64,7 +67,12 @@ JUDGED_AS_A_WHOLE = {
 ENDLESS = "/api/v1/events"
 
 #: Answers 200 and tells of each ack what became of it, also of a malformed one.
-JUDGED_ONE_BY_ONE = {"POST /api/v1/ack/batch"}
+JUDGED_ONE_BY_ONE = {
+    "POST /api/v1/ack/batch",
+    "POST /api/v1/pop",
+    "POST /api/v1/pop/queue/{queue}",
+    "POST /api/v1/pop/queue/{queue}/partition/{partition}",
+}
 
 TAKEN = ["2xx", "401", "403", "404", "409", "429"]
 REFUSED = ["400", "401", "403", "404", "405", "409", "413", "415", "429"]

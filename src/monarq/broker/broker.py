@@ -21,7 +21,7 @@ from monarq.broker.inboxes import AckCall, RenewCall, TransactionCall
 from monarq.broker.measures import Measures
 from monarq.broker.parts import Parts
 from monarq.broker.peers import Peers
-from monarq.broker.places import QUEUED, PopCall
+from monarq.broker.places import QUEUED, AckAndPopCall, PopCall
 from monarq.broker.pushes import ChainedCall, ChainedPush, PushCall
 from monarq.clock import Clock, SystemClock, micros
 from monarq.config import Settings
@@ -52,6 +52,7 @@ from monarq.store.validation import check_pop
 log = logging.getLogger(__name__)
 
 C = TypeVar("C", bound=asyncio.Future[Any])
+P = TypeVar("P", bound=PopCall)
 
 
 class Broker:
@@ -123,15 +124,7 @@ class Broker:
     def submit_pop(self, pop: Pop, wait_seconds: float = 0.0) -> asyncio.Future[Popped]:
         """Answers when there is something, and after `wait_seconds` with nothing."""
         parts = self._parts
-        call = PopCall(loop=self._loop)
-        self._tickets += 1
-        call.ticket = self._tickets
-        call.request = pop
-        call.count = 1
-        call.size = call.slice = call.seen = 0
-        call.place = None
-        call.state = QUEUED
-        call.cause = ""
+        call = self._begun(PopCall(loop=self._loop), pop)
         if self._is_draining:
             return self._refused(call)
         if parts.availability.error is not None:
@@ -143,6 +136,32 @@ class Broker:
                 parts.pops.add(call)
         else:
             self._wait(call, wait_seconds)
+        return call
+
+    def submit_ack_and_pop(
+        self, acks: Sequence[Ack], pop: Pop
+    ) -> asyncio.Future[tuple[list[Outcome[Acked]], Outcome[Popped]]]:
+        """The acks, and then a pop of what is there. It does not wait, and takes nothing that
+        others wait for already. A pop that is malformed is an error, and nothing is done."""
+        call = self._begun(AckAndPopCall(loop=self._loop), pop)
+        call.acks = acks
+        try:
+            check_pop(pop)
+        except MonarqError as error:
+            fail(call, error)
+            return call
+        self._parts.measures.ack.calls += 1
+        return self._submit(call, self._parts.pops)
+
+    def _begun(self, call: P, pop: Pop) -> P:
+        self._tickets += 1
+        call.ticket = self._tickets
+        call.request = pop
+        call.count = 1
+        call.size = call.slice = call.seen = 0
+        call.place = None
+        call.state = QUEUED
+        call.cause = ""
         return call
 
     def _wait(self, call: PopCall, wait_seconds: float) -> None:
@@ -217,6 +236,19 @@ class Broker:
             # It was answered in the turn in which its caller was cancelled.
             if future.done() and not future.cancelled() and future.exception() is None:
                 self.give_back(future.result(), pop.group)
+            raise
+
+    async def ack_and_pop(
+        self, acks: Sequence[Ack], pop: Pop
+    ) -> tuple[list[Outcome[Acked]], Outcome[Popped]]:
+        future = self.submit_ack_and_pop(acks, pop)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                _, popped = future.result()
+                if isinstance(popped, Popped):
+                    self.give_back(popped, pop.group)
             raise
 
     async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:

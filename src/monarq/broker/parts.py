@@ -121,6 +121,7 @@ class Parts:
             self.facts,
             self.lifecycle.hint,
             self.signals.note_span,
+            self.signals.acked,
             settings.pop_max_bytes,
         )
         self.waiting.looks = self.pops

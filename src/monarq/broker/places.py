@@ -7,13 +7,15 @@ count; who is woken, and why, is decided in `waiting` and `waking`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 from monarq.broker.alarms import Alarm
-from monarq.broker.batching import Call
-from monarq.model import Pop
+from monarq.broker.batching import Call, fail
+from monarq.errors import MonarqError
+from monarq.model import Ack, Acked, Pop, Popped
+from monarq.store.contract import Outcome
 
 QUEUED, LOOKING, IDLE = range(3)
 """Waits for a connection; is in the store; waits for a message."""
@@ -43,12 +45,38 @@ class PopCall(Call):
     slice: int
     """Of the time-outs; 0 if it is in none."""
 
+    def answer(self, popped: Popped) -> None:
+        self.set_result(popped)
+
+    def refuse(self, error: MonarqError) -> None:
+        """The store has refused this pop."""
+        fail(self, error)
+
     def cancel(self, msg: Any = None) -> bool:
         cancelled = super().cancel(msg)
         place = self.place
         if cancelled and place is not None:
             place.owner.left(self)
         return cancelled
+
+
+class AckAndPopCall(PopCall):
+    """Acks, and a pop after them that never waits."""
+
+    __slots__ = ("acked", "acks", "is_behind")
+    acks: Sequence[Ack]
+    acked: Sequence[Outcome[Acked]]
+    """The answers to them."""
+    is_behind: bool
+    """Others waited for what it would take when it went to the store: its pop finds nothing."""
+
+    def answer(self, popped: Outcome[Popped]) -> None:
+        self.set_result((self.acked, popped))
+
+    def refuse(self, error: MonarqError) -> None:
+        # The acks have their answers all the same.
+        if not self.done():
+            self.answer(error)
 
 
 class Place:
@@ -176,6 +204,22 @@ class Places:
         if self._labels:
             groups += [group for group in self._labels if group not in groups]
         return groups
+
+    def beside(self, request: Pop) -> Iterator[Place]:
+        """Those at which somebody may wait for what this pop would take."""
+        if request.queue is None:
+            yield from (place for place in self._all.values() if place.group == request.group)
+            return
+        yield from self._labels.get(request.group, {}).values()
+        places = self.of_group(request.queue, request.group)
+        if places is None:
+            return
+        if request.partition is None:
+            yield from places
+            return
+        for place in (places.any, places.named.get(request.partition)):
+            if place is not None:
+                yield place
 
     def labelled(self, group: str | None) -> list[Place]:
         """Places of labels, of one group or of all."""

@@ -14,11 +14,11 @@ from typing import Any
 from monarq.broker.batching import Inbox, Limits, Trip, fail
 from monarq.broker.facts import Facts
 from monarq.broker.measures import Measures
-from monarq.broker.places import PopCall
+from monarq.broker.places import AckAndPopCall, PopCall
 from monarq.broker.waiting import Waiting
 from monarq.errors import MonarqError, StoreUnavailableError
-from monarq.model import Popped, QueueKind
-from monarq.store.contract import Store
+from monarq.model import Ack, Acked, Popped, QueueKind
+from monarq.store.contract import Outcome, Store
 
 _SPREAD = 16
 """Fewer pops than this are not worth a second connection."""
@@ -27,6 +27,10 @@ _FULL_ANSWERS = 8
 that have less room each."""
 _SHARING_MAX = 1_000
 """Pops of one work queue that share what is there, whatever a call to the store may hold."""
+
+_ACKS = 1_000
+"""That go with the pops of one call to the store."""
+_NOTHING = Popped(messages=[])
 
 Lane = tuple[str | None, str]
 """A queue (None: labels) and a group."""
@@ -43,16 +47,18 @@ class PopInbox(Inbox[PopCall]):
         facts: Facts,
         leased: Callable[[int], None],
         spanned: Callable[[Popped], None],
+        acked: Callable[[Sequence[Ack], Sequence[Outcome[Acked]]], None],
         max_bytes: int,
     ) -> None:
-        """`leased` is told when a lease ends, `spanned` of one that may be over several queues.
-        An answer holds `max_bytes` of payloads at most."""
+        """`leased` is told when a lease ends, `spanned` of one that may be over several queues,
+        `acked` of acks that came with a pop. An answer holds `max_bytes` of payloads at most."""
         super().__init__(limits, measures.pop, measures, on_unavailable)
         self._store = store
         self._waiting = waiting
         self._facts = facts
         self._leased = leased
         self._spanned = spanned
+        self._acked = acked
         self._max_bytes = max_bytes
         self._flying: set[Lane] = set()
         """What calls under way are about."""
@@ -91,15 +97,17 @@ class PopInbox(Inbox[PopCall]):
         free = self.limits.concurrency - self._in_flight
         most = min(self.limits.batch_max, max(_SPREAD, -(-len(queue) // free)))
         calls: list[PopCall] = []
+        acks = 0
         while queue:
             call = queue[0]
             lane = _lane(call)
+            acks += len(_acks(call))
             if call.done():
                 pass
             elif lane in self._flying:
                 self._blocked.setdefault(lane, []).append(call)
                 self._blocked_count += 1
-            elif len(calls) < most or self._belongs(call, calls):
+            elif not calls or (acks <= _ACKS and (len(calls) < most or self._belongs(call, calls))):
                 calls.append(call)
             else:
                 break
@@ -107,6 +115,8 @@ class PopInbox(Inbox[PopCall]):
             self._count -= 1
         calls.sort(key=_ticket)
         for call in calls:
+            if isinstance(call, AckAndPopCall):
+                call.is_behind = self._waiting.would_overtake(call.request)
             self._waiting.looking(call)
         return calls
 
@@ -151,20 +161,43 @@ class PopInbox(Inbox[PopCall]):
     async def _ask(self, trip: Trip[PopCall]) -> Sequence[Any]:
         self._measures.pops_leasing += len(trip.calls)
         try:
+            with_acks = [call for call in trip.calls if isinstance(call, AckAndPopCall)]
+            if with_acks:
+                return await self._ask_both(trip.calls, with_acks)
             requests = [call.request for call in trip.calls]
-            room = self._max_bytes * min(_FULL_ANSWERS, len(requests)) // len(requests)
-            return await self._store().pop(requests, max_bytes=max(room, 1))
+            return await self._store().pop(requests, max_bytes=self._room(len(requests)))
         finally:
             self._measures.pops_leasing -= len(trip.calls)
 
+    async def _ask_both(
+        self, calls: list[PopCall], with_acks: list[AckAndPopCall]
+    ) -> list[Outcome[Popped]]:
+        behind = {call for call in with_acks if call.is_behind}
+        acks = [ack for call in with_acks for ack in call.acks]
+        pops = [call.request for call in calls if call not in behind]
+        acked, popped = await self._store().ack_and_pop(
+            acks, pops, max_bytes=self._room(len(pops) or 1)
+        )
+        start = 0
+        for call in with_acks:
+            end = start + len(call.acks)
+            call.acked = acked[start:end]
+            start = end
+        found = iter(popped)
+        return [_NOTHING if call in behind else next(found) for call in calls]
+
+    def _room(self, pops: int) -> int:
+        return max(self._max_bytes * min(_FULL_ANSWERS, pops) // pops, 1)
+
     def _settle(self, calls: list[PopCall], answers: Sequence[Any]) -> None:
+        self._settle_acks(calls)
         waiting, steps = self._waiting, self._measures.pop_steps
         messages = delivered = failed = 0
         soonest: int | None = None
         for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, MonarqError):
                 failed += 1
-                fail(call, answer)
+                call.refuse(answer)
                 waiting.failed(call)
             elif answer.messages:
                 until = answer.lease_until
@@ -177,11 +210,11 @@ class PopInbox(Inbox[PopCall]):
                     continue
                 delivered += 1
                 messages += len(answer.messages)
-                call.set_result(answer)
+                call.answer(answer)
                 waiting.found(call, answer)
             elif not call.done():
                 if call.place is None:
-                    call.set_result(answer)
+                    call.answer(answer)
                 else:
                     waiting.found_nothing(call, answer)
         if soonest is not None:
@@ -193,7 +226,14 @@ class PopInbox(Inbox[PopCall]):
         steps["failed"] += failed
         steps["empty"] += len(calls) - delivered - failed
 
+    def _settle_acks(self, calls: list[PopCall]) -> None:
+        for call in calls:
+            if isinstance(call, AckAndPopCall):
+                self._measures.ack.messages += len(call.acks)
+                self._acked(call.acks, call.acked)
+
     def _settle_late(self, calls: list[PopCall], answers: Sequence[Any]) -> None:
+        self._settle_acks(calls)
         for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, Popped) and answer.messages:
                 self._give_back(answer, call.request.group)
@@ -205,6 +245,8 @@ class PopInbox(Inbox[PopCall]):
                 self._waiting.found_nothing(call, Popped(messages=[]))
                 continue
             self._measure.errors += 1
+            if isinstance(call, AckAndPopCall):
+                self._measures.ack.errors += 1
             self._measures.pop_steps["failed"] += 1
             fail(call, error)
             self._waiting.failed(call)
@@ -212,6 +254,10 @@ class PopInbox(Inbox[PopCall]):
     def _fail_alone(self, call: PopCall, error: Exception) -> None:
         super()._fail_alone(call, error)
         self._waiting.failed(call)
+
+
+def _acks(call: PopCall) -> Sequence[Ack]:
+    return call.acks if isinstance(call, AckAndPopCall) else ()
 
 
 def _lane(call: PopCall) -> Lane:

@@ -23,7 +23,7 @@ from monarq.broker.alarms import Alarms
 from monarq.broker.measures import Measures
 from monarq.broker.places import IDLE, LOOKING, QUEUED, Place, Places, PopCall
 from monarq.broker.timeouts import Timeouts
-from monarq.model import Popped
+from monarq.model import Pop, Popped
 
 _RETRY = (10_000, 1_000_000)
 """Microseconds: how soon to look again when the store says that something is due and has
@@ -73,6 +73,12 @@ class Waiting:
             return False
         place.looking += 1
         return True
+
+    def would_overtake(self, request: Pop) -> bool:
+        """Whether somebody is parked for what this pop would take, or nobody may take anything."""
+        if self._held or not self.parked:
+            return self._held
+        return any(place.idle for place in self.places.beside(request))
 
     def looking(self, call: PopCall) -> None:
         """It goes to the store now."""

@@ -45,6 +45,7 @@ class WatchedStore:
             "delete_message": self._anything,
             "push": self._anything,
             "ack": self._anything,
+            "ack_and_pop": self._anything,
             "transaction": self._anything,
             "lifecycle": self._anything,
         }

@@ -1,4 +1,4 @@
-"""Consumers: each pops, acks what it got as a whole, and pops again."""
+"""Consumers: each pops, acks what it got as a whole, and pops again, or both in one request."""
 
 from __future__ import annotations
 
@@ -131,13 +131,20 @@ class _Consumer:
         self._connection.send(consumers.requests.ack(answer.lease_id), self._acked)
 
     def _acked(self, status: int, body: bytes) -> None:
-        consumption = self._consumers.consumption()
+        now = perf_counter()
+        consumers = self._consumers
+        consumption = consumers.consumption()
         consumption.requests += 1
         if status != 200 or b'"success":false' in body:
             self._failed(status, body)
             return
-        consumption.ack.add(perf_counter() - self._started)
+        consumption.ack.add(now - self._started)
         consumption.acked += self._count
+        if consumers.requests.asks_for_next and consumers.is_running:
+            answer = consumers.decoder.decode(body)
+            if answer.messages:
+                self._delivered(answer, consumption, now)
+                return
         self.pop()
 
     def _failed(self, status: int, body: bytes) -> None:

@@ -47,4 +47,6 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     backlog: Annotated[int, Meta(ge=0)] = 100_000
     """Messages pushed before a `pop` load."""
     auto_ack: bool = False
+    ack_and_pop: bool = False
+    """Whether an ack asks for the next messages too, in one request."""
     keep_queue: bool = False

@@ -84,8 +84,13 @@ class PopRequests:
             parameters["consumerGroup"] = group
         if plan.auto_ack:
             parameters["autoAck"] = "true"
-        path = f"/api/v1/pop/queue/{quote(plan.queue, safe='')}?{urlencode(parameters)}"
-        self.pop = target.compose("GET", path)
+        path = f"/api/v1/pop/queue/{quote(plan.queue, safe='')}?"
+        self.pop = target.compose("GET", path + urlencode(parameters))
+        self.asks_for_next = plan.ack_and_pop
+        """Whether an ack is answered with the next messages."""
+        waiting = ("wait", "timeout")
+        rest = {name: value for name, value in parameters.items() if name not in waiting}
+        self._ack_path = path + urlencode(rest) if plan.ack_and_pop else "/api/v1/ack/batch"
         self._target = target
         self._group = "" if group is None else f',"consumerGroup":"{group}"'
         self._around: dict[int, tuple[bytes, bytes]] = {}
@@ -99,7 +104,7 @@ class PopRequests:
     def _frame(self, lease_id: str) -> tuple[bytes, bytes]:
         after = f'","status":"completed"{self._group}}}'
         body = f'{{"leaseId":"{lease_id}{after}'.encode()
-        request = self._target.compose("POST", "/api/v1/ack/batch", body)
+        request = self._target.compose("POST", self._ack_path, body)
         end = len(request) - len(after.encode())
         frame = request[: end - len(lease_id)], request[end:]
         self._around[len(lease_id)] = frame

@@ -17,7 +17,8 @@ from monarq.ids import message_ids
 from monarq.model import Message, Popped, Pushed, PushStatus
 from monarq.store.message_list import MessageList, MessageRun
 from monarq.times import iso
-from monarq.wire.pop import Autopilot, PopAnswer, PoppedMessage
+from monarq.wire.ack import AckAnswer
+from monarq.wire.pop import AckedPopAnswer, Autopilot, PopAnswer, PoppedMessage
 from monarq.wire.push import PushedItem
 
 encode = msgspec.json.Encoder().encode
@@ -53,14 +54,7 @@ def _pushed_item(index: int, answer: Pushed) -> PushedItem:
 
 
 def popped_answer(popped: Popped, group: str, autopilot: Autopilot | UnsetType = UNSET) -> bytes:
-    messages = popped.messages
-    lease = popped.lease_id
-    rows: list[PoppedMessage] = []
-    if isinstance(messages, MessageList):
-        for run in messages.runs:
-            rows += _run_messages(run, lease, group)
-    else:
-        rows += [_message(message, lease, group) for message in messages]
+    rows = _rows(popped, group)
     first = rows[0]
     return encode(
         PopAnswer(
@@ -68,12 +62,45 @@ def popped_answer(popped: Popped, group: str, autopilot: Autopilot | UnsetType =
             first.queue,
             first.partition,
             first.partition_id,
-            lease,
+            popped.lease_id,
             group,
             rows,
             autopilot,
         )
     )
+
+
+def acked_pop_answer(
+    acked: list[AckAnswer], popped: Popped, group: str, autopilot: Autopilot | UnsetType
+) -> bytes:
+    if not popped.messages:
+        return encode(AckedPopAnswer(acked, True, None, None, None, None, group, [], autopilot))
+    rows = _rows(popped, group)
+    first = rows[0]
+    return encode(
+        AckedPopAnswer(
+            acked,
+            True,
+            first.queue,
+            first.partition,
+            first.partition_id,
+            popped.lease_id,
+            group,
+            rows,
+            autopilot,
+        )
+    )
+
+
+def _rows(popped: Popped, group: str) -> list[PoppedMessage]:
+    messages = popped.messages
+    lease = popped.lease_id
+    if not isinstance(messages, MessageList):
+        return [_message(message, lease, group) for message in messages]
+    rows: list[PoppedMessage] = []
+    for run in messages.runs:
+        rows += _run_messages(run, lease, group)
+    return rows
 
 
 def _run_messages(run: MessageRun, lease: str | None, group: str) -> Iterable[PoppedMessage]:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from monarq.model import MAX_BATCH
+from monarq.wire.ack import AckAnswer
 from monarq.wire.fields import Name
 from monarq.wire.shown import LabelFilter
 
@@ -77,3 +78,26 @@ class PopAnswer(Struct, rename="camel"):
     consumer_group: str
     messages: list[PoppedMessage]
     autopilot: Autopilot | UnsetType = UNSET
+
+
+class AckedPopAnswer(Struct, rename="camel"):
+    """Of acks and a pop in one request: the answer to each ack, in order, and what the pop found,
+    which may be nothing."""
+
+    acknowledged: list[AckAnswer]
+    success: bool
+    queue: str | None
+    partition: str | None
+    partition_id: str | None
+    lease_id: str | None
+    consumer_group: str
+    messages: list[PoppedMessage]
+    autopilot: Autopilot | UnsetType = UNSET
+
+
+class PopRefused(Struct):
+    """The acks were carried out, and the pop was not."""
+
+    error: str
+    code: str
+    acknowledged: list[AckAnswer]

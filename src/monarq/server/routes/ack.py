@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -124,14 +124,14 @@ _decode_envelope = body_decoder(_Envelope, AckOutline)
 _decode_one = body_decoder(AckBody)
 
 
-class _Batch(Struct):
+class AckBatch(Struct):
     """A decoded batch: each ack, or why it cannot be read."""
 
     acks: Sequence[AckBody | InvalidRequestError]
     consumer_group: str | None
 
 
-def decode_batch(body: bytes) -> _Batch:
+def decode_batch(body: bytes) -> AckBatch:
     """One ack that is malformed spoils only itself: if the whole cannot be decoded at once,
     each ack is decoded alone."""
     try:
@@ -151,13 +151,13 @@ def decode_batch(body: bytes) -> _Batch:
     if given is not None:
         if (read.lease_id, read.status, read.error, read.retry_at) != (None,) * 4:
             raise InvalidRequestError("give acknowledgments, or a leaseId and status, not both")
-        return _Batch(given, read.consumer_group)
+        return AckBatch(given, read.consumer_group)
     if read.lease_id is None:
         raise InvalidRequestError("acknowledgments, or a leaseId and status, must be given")
     whole = AckBody(
         lease_id=read.lease_id, status=read.status, error=read.error, retry_at=read.retry_at
     )
-    return _Batch([whole], read.consumer_group)
+    return AckBatch([whole], read.consumer_group)
 
 
 def _one(raw: Raw) -> AckBody | InvalidRequestError:
@@ -168,35 +168,45 @@ def _one(raw: Raw) -> AckBody | InvalidRequestError:
     return decoded
 
 
-def ack_batch(service: Service, request: Request) -> Handled:
-    batch: _Batch = request.body
-    good: list[Ack] = []
-    answers: list[AckAnswer | None] = []
+class AskedAcks(NamedTuple):
+    good: list[Ack]
+    refused: list[AckAnswer | None]
+    """What those are told that cannot even be asked; None for the others."""
+
+    def answers(self, outcomes: Sequence[Outcome[Acked]]) -> list[AckAnswer]:
+        answered = [
+            ack_answer(request.transaction_id, outcome)
+            for request, outcome in zip(self.good, outcomes, strict=True)
+        ]
+        if len(answered) == len(self.refused):
+            return answered
+        rest = iter(answered)
+        return [answer or next(rest) for answer in self.refused]
+
+
+def asked_acks(batch: AckBatch, group: str | None = None) -> AskedAcks:
+    """What a batch asks of the broker; `group` where it names none."""
+    asked = AskedAcks([], [])
     for body in batch.acks:
         if isinstance(body, InvalidRequestError):
-            answers.append(ack_answer(None, body))
+            asked.refused.append(ack_answer(None, body))
             continue
         try:
-            good.append(ack_request(body, batch.consumer_group))
-            answers.append(None)
+            asked.good.append(ack_request(body, batch.consumer_group or group))
+            asked.refused.append(None)
         except NotFoundError as error:
-            answers.append(ack_answer(body.transaction_id, error))
-    if not good:
-        return Response(200, encode(answers))
-    return Pending(service.broker.submit_acks(good), partial(_many, good, answers))
+            asked.refused.append(ack_answer(body.transaction_id, error))
+    return asked
 
 
-def _many(
-    asked: list[Ack], answers: list[AckAnswer | None], outcomes: list[Outcome[Acked]]
-) -> Response:
-    answered = [
-        ack_answer(request.transaction_id, outcome)
-        for request, outcome in zip(asked, outcomes, strict=True)
-    ]
-    if len(answered) == len(answers):
-        return Response(200, encode(answered))
-    rest = iter(answered)
-    return Response(200, encode([answer or next(rest) for answer in answers]))
+def ack_batch(service: Service, request: Request) -> Handled:
+    asked = asked_acks(request.body)
+    if not asked.good:
+        return Response(200, encode(asked.answers([])))
+    return Pending(
+        service.broker.submit_acks(asked.good),
+        lambda outcomes: Response(200, encode(asked.answers(outcomes))),
+    )
 
 
 ROUTES = (

@@ -1,4 +1,5 @@
-"""Pop: a lease on what is there, or a wait for it; 204 where there is nothing.
+"""Pop: a lease on what is there, or a wait for it; 204 where there is nothing. With acks before it,
+it does not wait, so that they are answered at once.
 
 A queue that does not exist is an empty queue.
 """
@@ -9,14 +10,18 @@ from functools import partial
 
 from msgspec import UNSET, UnsetType, structs
 
-from monarq.errors import InvalidRequestError
-from monarq.model import DEFAULT_GROUP, Pop, Popped, StartFrom
-from monarq.server.encoding import popped_answer
+from monarq.errors import InvalidRequestError, MonarqError
+from monarq.model import DEFAULT_GROUP, Acked, Pop, Popped, StartFrom
+from monarq.server.answers import error_headers, error_status, error_text
+from monarq.server.encoding import acked_pop_answer, encode, popped_answer
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.routes.ack import asked_acks, decode_batch
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.contract import Outcome
 from monarq.times import parse_time
-from monarq.wire.pop import Autopilot, PopAnswer, PopQuery
+from monarq.wire.ack import AckBatchBody
+from monarq.wire.pop import AckedPopAnswer, Autopilot, PopAnswer, PopQuery, PopRefused
 
 MAX_WAIT_SECONDS = 3_600.0
 _AUTOPILOT = Autopilot(batch=200, partitions=10)
@@ -77,15 +82,43 @@ def _asked(request: Request) -> _Asked:
 
 def pop(service: Service, request: Request) -> Handled:
     asked = _asked(request)
-    subject = request.principal.subject
-    wanted = asked.pop
-    if subject is not None and wanted.consumer is None:
-        wanted = structs.replace(wanted, consumer=subject)
     return Pending(
-        service.broker.submit_pop(wanted, asked.wait_seconds),
+        service.broker.submit_pop(_as_consumer(request, asked.pop), asked.wait_seconds),
         asked.answer,
         partial(_give_back, service, asked.group),
     )
+
+
+def ack_and_pop(service: Service, request: Request) -> Handled:
+    asked = _asked(request)
+    if asked.query.wait:
+        raise InvalidRequestError(
+            "a pop that comes with acks does not wait: leave out wait, and if nothing is there "
+            "pop again without acks"
+        )
+    acks = asked_acks(request.body, asked.query.consumer_group)
+
+    def finish(done: tuple[list[Outcome[Acked]], Outcome[Popped]]) -> Response:
+        outcomes, popped = done
+        acknowledged = acks.answers(outcomes)
+        if isinstance(popped, MonarqError):
+            refused = PopRefused(error_text(popped), popped.code, acknowledged)
+            return Response(error_status(popped), encode(refused), headers=error_headers(popped))
+        return Response(200, acked_pop_answer(acknowledged, popped, asked.group, asked.autopilot))
+
+    def undelivered(done: tuple[list[Outcome[Acked]], Outcome[Popped]]) -> None:
+        if isinstance(done[1], Popped):
+            _give_back(service, asked.group, done[1])
+
+    future = service.broker.submit_ack_and_pop(acks.good, _as_consumer(request, asked.pop))
+    return Pending(future, finish, undelivered)
+
+
+def _as_consumer(request: Request, wanted: Pop) -> Pop:
+    subject = request.principal.subject
+    if subject is not None and wanted.consumer is None:
+        return structs.replace(wanted, consumer=subject)
+    return wanted
 
 
 def _chosen(query: PopQuery) -> Autopilot | UnsetType:
@@ -113,23 +146,39 @@ def _give_back(service: Service, group: str, popped: Popped) -> None:
         service.broker.give_back(popped, group)
 
 
-def _route(path: str, summary: str) -> Route:
-    return Route(
-        method="GET",
-        path=path,
-        handler=pop,
-        summary=summary,
-        tag="messages",
-        role=Role.WRITE,
-        query=PopQuery,
-        answer=PopAnswer,
-        empty=True,
-        errors=(409,),
+def _routes(path: str, summary: str) -> tuple[Route, Route]:
+    """To pop, and to pop after some acks."""
+    return (
+        Route(
+            method="GET",
+            path=path,
+            handler=pop,
+            summary=summary,
+            tag="messages",
+            role=Role.WRITE,
+            query=PopQuery,
+            answer=PopAnswer,
+            empty=True,
+            errors=(409,),
+        ),
+        Route(
+            method="POST",
+            path=path,
+            handler=ack_and_pop,
+            summary=f"Answer messages, and then {summary[0].lower()}{summary[1:]}, without a wait",
+            tag="messages",
+            role=Role.WRITE,
+            query=PopQuery,
+            body=AckBatchBody,
+            decode=decode_batch,
+            answer=AckedPopAnswer,
+            errors=(409,),
+        ),
     )
 
 
 ROUTES = (
-    _route("/api/v1/pop/queue/{queue}", "Pop from a queue"),
-    _route("/api/v1/pop/queue/{queue}/partition/{partition}", "Pop from one partition"),
-    _route("/api/v1/pop", "Pop from the queues of a namespace and/or task"),
+    *_routes("/api/v1/pop/queue/{queue}", "Pop from a queue"),
+    *_routes("/api/v1/pop/queue/{queue}/partition/{partition}", "Pop from one partition"),
+    *_routes("/api/v1/pop", "Pop from the queues of a namespace and/or task"),
 )
