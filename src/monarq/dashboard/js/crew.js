@@ -4,7 +4,18 @@ import { path, post } from "./api.js";
 import { confirm, notice } from "./dialog.js";
 import { h } from "./dom.js";
 import { clipped, count, duration, parse, plural } from "./format.js";
-import { button, empty, moment, name, now, panel, queueLink, state, when, wide } from "./parts.js";
+import {
+  button,
+  empty,
+  moment,
+  name,
+  now,
+  panel,
+  plainTable,
+  queueLink,
+  state,
+  when,
+} from "./parts.js";
 import { link } from "./router.js";
 
 /** Workers with what they run and when they were last heard of. */
@@ -110,36 +121,18 @@ export function schedulesView(crew) {
   return panel(
     "Schedules",
     {},
-    wide(
+    plainTable(
       "Schedules",
-      h(
-        "table.plain",
-        null,
+      [["Name"], ["Expression"], ["Time zone"], ["Last"], ["Next"]],
+      crew.schedules.map((one) =>
         h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            ["Name", "Expression", "Time zone", "Last", "Next"].map((one) =>
-              h("th", { scope: "col" }, one),
-            ),
-          ),
-        ),
-        h(
-          "tbody",
-          null,
-          crew.schedules.map((one) =>
-            h(
-              "tr",
-              { key: one.name },
-              h("td", null, name(one.name)),
-              h("td.mono", null, one.expression),
-              h("td", null, one.zone),
-              h("td", null, when(one.lastTick)),
-              h("td", null, one.nextTick ? moment(one.nextTick) : "–"),
-            ),
-          ),
+          "tr",
+          { key: one.name },
+          h("td", null, name(one.name)),
+          h("td.mono", null, one.expression),
+          h("td", null, one.zone),
+          h("td", null, when(one.lastTick)),
+          h("td", null, one.nextTick ? moment(one.nextTick) : "–"),
         ),
       ),
     ),

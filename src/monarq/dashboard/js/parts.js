@@ -273,9 +273,27 @@ export function select(label, options, value, onchange) {
   );
 }
 
-/** Room for a plain table that is wider than the page. */
-export function wide(label, ...children) {
-  return h("div.plain-scroll", { tabindex: "0", role: "group", "aria-label": label }, children);
+/** A table of few rows, in room of its own should it be wider than the page. `heads`: what stands
+    above each column, and its class if it has one; `rows`: elements. */
+export function plainTable(label, heads, rows, tag = "table.plain") {
+  return h(
+    "div.plain-scroll",
+    { tabindex: "0", role: "group", "aria-label": label },
+    h(
+      tag,
+      null,
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          heads.map(([text, kind]) => h("th", { scope: "col", class: kind ?? null }, text)),
+        ),
+      ),
+      h("tbody", null, rows),
+    ),
+  );
 }
 
 /** Term and description, side by side. Those without a value are left out. */

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { plural } from "./format.js";
-import { empty, panel, search, sentence, wide } from "./parts.js";
+import { empty, panel, plainTable, search, sentence } from "./parts.js";
 
 const told = (value) =>
   value === null || value === ""
@@ -53,48 +53,30 @@ export function settingsView(ctx) {
         panel(
           title,
           {},
-          wide(
+          plainTable(
             title,
-            h(
-              "table.plain.settings",
-              null,
+            [["Setting"], ["In force"], ["Default", "hide-1"], ["What it does", "hide-1"]],
+            rows.map((one) =>
               h(
-                "thead",
-                null,
+                "tr",
+                { key: one.name },
+                h("td.setting-name", { title: `${one.flag} · ${one.variable}` }, one.name),
                 h(
-                  "tr",
+                  "td.mono.small",
                   null,
-                  h("th", { scope: "col" }, "Setting"),
-                  h("th", { scope: "col" }, "In force"),
-                  h("th.hide-1", { scope: "col" }, "Default"),
-                  h("th.hide-1", { scope: "col" }, "What it does"),
+                  one.secret
+                    ? one.value
+                      ? "set, not shown"
+                      : "not set"
+                    : one.isDefault
+                      ? told(one.value)
+                      : h("b.warn", null, told(one.value)),
                 ),
-              ),
-              h(
-                "tbody",
-                null,
-                rows.map((one) =>
-                  h(
-                    "tr",
-                    { key: one.name },
-                    h("td.setting-name", { title: `${one.flag} · ${one.variable}` }, one.name),
-                    h(
-                      "td.mono.small",
-                      null,
-                      one.secret
-                        ? one.value
-                          ? "set, not shown"
-                          : "not set"
-                        : one.isDefault
-                          ? told(one.value)
-                          : h("b.warn", null, told(one.value)),
-                    ),
-                    h("td.mono.small.faint.hide-1", null, one.secret ? "" : told(one.default)),
-                    h("td.small.soft.hide-1", null, sentence(one.description)),
-                  ),
-                ),
+                h("td.mono.small.faint.hide-1", null, one.secret ? "" : told(one.default)),
+                h("td.small.soft.hide-1", null, sentence(one.description)),
               ),
             ),
+            "table.plain.settings",
           ),
         ),
       ),

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { count, duration } from "./format.js";
-import { facts, panel, size, when, wide } from "./parts.js";
+import { facts, panel, plainTable, size, when } from "./parts.js";
 
 const BYTES = /(bytes|size)$/i;
 const UNIT = /(_bytes|Bytes|_seconds|Seconds)$/;
@@ -38,33 +38,15 @@ function sub(title, value) {
     "div.stack",
     { key: title },
     h("h3", null, title),
-    wide(
+    plainTable(
       title,
-      h(
-        "table.plain",
-        null,
+      keys.map((key) => [words(key), numeric(rows, key) ? "num" : null]),
+      rows.map((row, index) =>
         h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            keys.map((key) =>
-              h("th", { scope: "col", class: numeric(rows, key) ? "num" : null }, words(key)),
-            ),
-          ),
-        ),
-        h(
-          "tbody",
-          null,
-          rows.map((row, index) =>
-            h(
-              "tr",
-              { key: index },
-              keys.map((key) =>
-                h("td", { class: numeric(rows, key) ? "num" : null }, shown(key, row[key])),
-              ),
-            ),
+          "tr",
+          { key: index },
+          keys.map((key) =>
+            h("td", { class: numeric(rows, key) ? "num" : null }, shown(key, row[key])),
           ),
         ),
       ),

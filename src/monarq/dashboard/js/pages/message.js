@@ -13,10 +13,10 @@ import {
   moment,
   name,
   panel,
+  plainTable,
   queueLink,
   state,
   when,
-  wide,
 } from "../parts.js";
 import { payload } from "../payload.js";
 import { go, link } from "../router.js";
@@ -129,57 +129,39 @@ export function open(ctx) {
 
   function states() {
     if (!groups.length) return h("p.soft", null, "No group consumes this queue yet, so it waits.");
-    return wide(
+    return plainTable(
       "State by group",
-      h(
-        "table.plain",
-        null,
+      [["Group"], ["State"], ["Failed tries"], [h("span.hidden-text", null, "Actions")]],
+      groups.map((one) =>
         h(
-          "thead",
-          null,
+          "tr",
+          { key: one.group },
+          h("td", null, groupLink(one.group, message.queue)),
           h(
-            "tr",
+            "td",
             null,
-            ["Group", "State", "Failed tries", ""].map((one) =>
-              h("th", { scope: "col" }, one || h("span.hidden-text", null, "Actions")),
-            ),
+            state(one.state),
+            one.leaseUntil &&
+              h(
+                "div.faint.small",
+                null,
+                name(one.consumer ?? "a consumer"),
+                ", until ",
+                when(one.leaseUntil),
+              ),
+            one.retryAt && h("div.faint.small", null, "next try due ", when(one.retryAt)),
           ),
-        ),
-        h(
-          "tbody",
-          null,
-          groups.map((one) =>
-            h(
-              "tr",
-              { key: one.group },
-              h("td", null, groupLink(one.group, message.queue)),
-              h(
-                "td",
-                null,
-                state(one.state),
-                one.leaseUntil &&
-                  h(
-                    "div.faint.small",
-                    null,
-                    name(one.consumer ?? "a consumer"),
-                    ", until ",
-                    when(one.leaseUntil),
-                  ),
-                one.retryAt && h("div.faint.small", null, "next try due ", when(one.retryAt)),
-              ),
-              h("td", null, one.attempts ? `${one.attempts} of ${one.retryLimit + 1}` : "none"),
-              h(
-                "td.num",
-                null,
-                one.isHead &&
-                  ctx.can("write") &&
-                  (one.attempts > 0 || one.state === "leased") &&
-                  button("Skip it", () => skip(one), {
-                    danger: true,
-                    title: "Move it to the dead letters, and go on behind it",
-                  }),
-              ),
-            ),
+          h("td", null, one.attempts ? `${one.attempts} of ${one.retryLimit + 1}` : "none"),
+          h(
+            "td.num",
+            null,
+            one.isHead &&
+              ctx.can("write") &&
+              (one.attempts > 0 || one.state === "leased") &&
+              button("Skip it", () => skip(one), {
+                danger: true,
+                title: "Move it to the dead letters, and go on behind it",
+              }),
           ),
         ),
       ),

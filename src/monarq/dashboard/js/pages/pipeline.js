@@ -10,12 +10,12 @@ import {
   moment,
   name,
   panel,
+  plainTable,
   queueLink,
   select,
   sentence,
   state,
   when,
-  wide,
 } from "../parts.js";
 
 const SEVERITY = { serious: "critical", notable: "warning", minor: "notice" };
@@ -56,50 +56,30 @@ export function open(ctx) {
     return panel(
       "Archive",
       { note: ["in ", h("code", null, one.lake), ", ", when(one.at)] },
-      wide(
+      plainTable(
         "Archived queues",
-        h(
-          "table.plain",
-          null,
-          h(
-            "thead",
-            null,
+        [["Queue"], ["Archived"], ["Messages", "num"], ["Behind", "num"], ["Last"]],
+        one.queues.map((row) => {
+          const part = row.rows + row.behind ? row.rows / (row.rows + row.behind) : 1;
+          return h(
+            "tr",
+            { key: row.queue },
+            h("td", null, queueLink(row.queue)),
             h(
-              "tr",
+              "td",
               null,
-              h("th", { scope: "col" }, "Queue"),
-              h("th", { scope: "col" }, "Archived"),
-              h("th.num", { scope: "col" }, "Messages"),
-              h("th.num", { scope: "col" }, "Behind"),
-              h("th", { scope: "col" }, "Last"),
+              h(
+                "div.archived",
+                null,
+                meter(part, { tone: row.behind ? "out" : "ok" }),
+                h("span.faint.small.nowrap", null, percent(Math.floor(part * 1000) / 1000)),
+              ),
             ),
-          ),
-          h(
-            "tbody",
-            null,
-            one.queues.map((row) => {
-              const part = row.rows + row.behind ? row.rows / (row.rows + row.behind) : 1;
-              return h(
-                "tr",
-                { key: row.queue },
-                h("td", null, queueLink(row.queue)),
-                h(
-                  "td",
-                  null,
-                  h(
-                    "div.archived",
-                    null,
-                    meter(part, { tone: row.behind ? "out" : "ok" }),
-                    h("span.faint.small.nowrap", null, percent(Math.floor(part * 1000) / 1000)),
-                  ),
-                ),
-                h("td.num", null, count(row.rows)),
-                h("td.num", null, count(row.behind)),
-                h("td", null, when(row.archivedAt)),
-              );
-            }),
-          ),
-        ),
+            h("td.num", null, count(row.rows)),
+            h("td.num", null, count(row.behind)),
+            h("td", null, when(row.archivedAt)),
+          );
+        }),
       ),
     );
   }
@@ -174,58 +154,45 @@ export function open(ctx) {
     return panel(
       "Runs",
       { note: plural(runs.length, "run") },
-      wide(
+      plainTable(
         "Runs",
-        h(
-          "table.plain",
-          null,
+        [
+          ["Pipeline"],
+          ["Outcome"],
+          ["Started"],
+          ["Took"],
+          ["Rows", "num"],
+          ["Queues"],
+          ["Host"],
+        ],
+        runs.map((run) =>
           h(
-            "thead",
-            null,
+            "tr",
+            { key: run.id },
+            h("td", null, h("b", null, run.pipeline)),
             h(
-              "tr",
+              "td",
               null,
-              ["Pipeline", "Outcome", "Started", "Took"].map((one) =>
-                h("th", { scope: "col" }, one),
-              ),
-              h("th.num", { scope: "col" }, "Rows"),
-              h("th", { scope: "col" }, "Queues"),
-              h("th", { scope: "col" }, "Host"),
+              state(run.outcome === "failed" ? "dead" : run.outcome, run.outcome),
+              run.error && h("div.bad.small.name", { dir: "auto" }, run.error),
             ),
-          ),
-          h(
-            "tbody",
-            null,
-            runs.map((run) =>
-              h(
-                "tr",
-                { key: run.id },
-                h("td", null, h("b", null, run.pipeline)),
-                h(
-                  "td",
-                  null,
-                  state(run.outcome === "failed" ? "dead" : run.outcome, run.outcome),
-                  run.error && h("div.bad.small.name", { dir: "auto" }, run.error),
-                ),
-                h("td", null, moment(run.startedAt)),
-                h(
-                  "td",
-                  null,
-                  duration(
-                    (Date.parse(run.endedAt ?? run.updatedAt) - Date.parse(run.startedAt)) / 1000,
-                  ),
-                ),
-                h("td.num", null, count(run.rows)),
-                h(
-                  "td",
-                  null,
-                  run.queues.length
-                    ? run.queues.map((one) => [queueLink(one), " "])
-                    : h("span.faint", null, "all"),
-                ),
-                h("td", null, name(run.host)),
+            h("td", null, moment(run.startedAt)),
+            h(
+              "td",
+              null,
+              duration(
+                (Date.parse(run.endedAt ?? run.updatedAt) - Date.parse(run.startedAt)) / 1000,
               ),
             ),
+            h("td.num", null, count(run.rows)),
+            h(
+              "td",
+              null,
+              run.queues.length
+                ? run.queues.map((one) => [queueLink(one), " "])
+                : h("span.faint", null, "all"),
+            ),
+            h("td", null, name(run.host)),
           ),
         ),
       ),

@@ -11,18 +11,20 @@ import {
   moment,
   name,
   panel,
+  plainTable,
   size,
   stat,
   state,
   tabs,
   when,
-  wide,
 } from "../parts.js";
 import { link } from "../router.js";
 import { settingsView } from "../settings_view.js";
 import { byteTicks, storePanel, words } from "../store_figures.js";
 
 const RELOAD_MS = 10_000;
+
+const CALL_FIGURES = ["Calls", "Messages", "Errors", "Under way", "Mean", "p50", "p95", "p99"];
 
 export function open(ctx) {
   const tab = ctx.query.tab ?? "health";
@@ -132,39 +134,20 @@ export function open(ctx) {
     return panel(
       "Calls to the store",
       { note: "of this process, since it was started" },
-      wide(
+      plainTable(
         "Calls to the store",
-        h(
-          "table.plain",
-          null,
+        [["Call"], ...CALL_FIGURES.map((one) => [one, "num"])],
+        system.calls.map((one) =>
           h(
-            "thead",
-            null,
-            h(
-              "tr",
-              null,
-              h("th", { scope: "col" }, "Call"),
-              ["Calls", "Messages", "Errors", "Under way", "Mean", "p50", "p95", "p99"].map((one) =>
-                h("th.num", { scope: "col" }, one),
-              ),
-            ),
-          ),
-          h(
-            "tbody",
-            null,
-            system.calls.map((one) =>
-              h(
-                "tr",
-                { key: one.call },
-                h("td", null, one.call),
-                h("td.num", null, count(one.calls)),
-                h("td.num", null, count(one.messages)),
-                h("td.num", null, one.errors ? h("span.bad", null, count(one.errors)) : "0"),
-                h("td.num", null, count(one.inFlight)),
-                [one.meanSeconds, one.p50, one.p95, one.p99].map((value) =>
-                  h("td.num", null, duration(value)),
-                ),
-              ),
+            "tr",
+            { key: one.call },
+            h("td", null, one.call),
+            h("td.num", null, count(one.calls)),
+            h("td.num", null, count(one.messages)),
+            h("td.num", null, one.errors ? h("span.bad", null, count(one.errors)) : "0"),
+            h("td.num", null, count(one.inFlight)),
+            [one.meanSeconds, one.p50, one.p95, one.p99].map((value) =>
+              h("td.num", null, duration(value)),
             ),
           ),
         ),
@@ -177,34 +160,16 @@ export function open(ctx) {
       "Slow calls",
       { note: "the slowest requests of this process lately" },
       system.slow.length
-        ? wide(
+        ? plainTable(
             "Slow calls",
-            h(
-              "table.plain",
-              null,
+            [["Request"], ["Took", "num"], ["When"]],
+            system.slow.map((one, index) =>
               h(
-                "thead",
-                null,
-                h(
-                  "tr",
-                  null,
-                  h("th", { scope: "col" }, "Request"),
-                  h("th.num", { scope: "col" }, "Took"),
-                  h("th", { scope: "col" }, "When"),
-                ),
-              ),
-              h(
-                "tbody",
-                null,
-                system.slow.map((one, index) =>
-                  h(
-                    "tr",
-                    { key: index },
-                    h("td.mono.small", { dir: "auto" }, one.what),
-                    h("td.num", null, duration(one.seconds)),
-                    h("td", null, when(one.at)),
-                  ),
-                ),
+                "tr",
+                { key: index },
+                h("td.mono.small", { dir: "auto" }, one.what),
+                h("td.num", null, duration(one.seconds)),
+                h("td", null, when(one.at)),
               ),
             ),
           )
