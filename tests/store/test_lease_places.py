@@ -12,8 +12,12 @@ from monarq.model import Ack
 from monarq.store.sqlite import SqliteStore
 from tests.store.calls import pop, push, push_many, unwrap
 
-# What the step that brought places into lease ids has changed, undone.
+# What the step that brought places into lease ids has changed, and those after it, undone.
 BEFORE_PLACES = """
+drop index cursors_to_check;
+alter table cursors drop column check_at;
+create index cursors_expiring on cursors (lease_until, partition_id, group_id)
+    where lease_until is not null;
 drop index cursors_leased;
 alter table cursors drop column lease_spread;
 create index cursors_leased on cursors (lease_no, lease_until) where lease_until is not null;

@@ -19,8 +19,9 @@ _MENDS = (
     "update unresolved set retry_at = :now where retry_at > :now",
     "update cursors set available_at = :now where available_at > :now and lease_until is null",
     """update cursors set lease_until = :now + lease_until - leased_at,
-        available_at = :now + lease_until - leased_at, leased_at = :now
-    where lease_until is not null and leased_at > :now""",
+        available_at = :now + lease_until - leased_at, leased_at = :now,
+        check_at = :now + lease_until - leased_at
+    where check_at is not null and lease_until is not null and leased_at > :now""",
     """update items set due_at = :now + due_at - leased_at, leased_at = :now
     where state = 'leased' and leased_at > :now""",
 )

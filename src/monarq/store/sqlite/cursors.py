@@ -26,7 +26,7 @@ MOVED = "moved"
 _LOAD = """
 select p.queue_id, p.name, p.first_seq, p.last_seq, p.last_at, p.held, g.name,
     c.position, c.available_at, c.lease_no, c.lease_token, c.lease_until, c.leased_at,
-    c.lease_to, c.consumer, c.ended_by, c.has_unresolved, c.lease_spread
+    c.lease_to, c.consumer, c.ended_by, c.has_unresolved, c.lease_spread, c.check_at
 from cursors c join partitions p on p.id = c.partition_id join groups g on g.id = c.group_id
 where c.partition_id = ? and c.group_id = ?
 """
@@ -36,6 +36,8 @@ update cursors set position = ?, available_at = ?, lease_no = ?, lease_token = ?
     lease_spread = ?
 where partition_id = ? and group_id = ?
 """
+# Not with the rest: SQLite writes the page of an index anew for whatever is set, the same or not.
+CHECK = "update cursors set check_at = ? where partition_id = ? and group_id = ?"
 _LOAD_MARKS = """
 select seq, attempts, acked, answered_lease_no, retry_at, error from unresolved
 where partition_id = ? and group_id = ?
@@ -70,23 +72,20 @@ class Cursor:
     """Made of its row by `find_cursor`; changes are written by `write`."""
 
     __slots__ = ("_completed", "_dead", "_dirty", "_failed", "_loaded_position", "_log",
-                 "_marks", "_touched", "available_at", "consumer", "ended_by", "first_seq",
-                 "group", "group_id", "has_unresolved", "held", "id_prefix", "last_at",
+                 "_marks", "_touched", "available_at", "check_at", "consumer", "ended_by",
+                 "first_seq", "group", "group_id", "has_unresolved", "held", "id_prefix", "last_at",
                  "last_seq", "lease_id", "lease_no", "lease_spread", "lease_to", "lease_token",
                  "lease_until", "leased_at", "partition", "partition_id", "position", "queue",
                  "unanswered")  # fmt: skip
 
-    def __init__(
-        self, session: Session, partition_id: int, group_id: int, row: tuple[Any, ...]
-    ) -> None:
-        self.partition_id = partition_id
-        self.group_id = group_id
+    def __init__(self, session: Session, key: tuple[int, int], row: tuple[Any, ...]) -> None:
+        self.partition_id, self.group_id = key
         (queue_id, self.partition, self.first_seq, self.last_seq, self.last_at, self.held,
          self.group, self.position, self.available_at, self.lease_no, self.lease_token,
          self.lease_until, self.leased_at, self.lease_to, self.consumer, self.ended_by,
-         self.has_unresolved, self.lease_spread) = row  # fmt: skip
+         self.has_unresolved, self.lease_spread, self.check_at) = row  # fmt: skip
         self.queue = session.queue_by_id(queue_id)
-        self.id_prefix = f"{partition_id}-"
+        self.id_prefix = f"{self.partition_id}-"
         self.lease_id = lease_id(self.lease_no, self.lease_token) if self.lease_no else None
         self._loaded_position = self.position
         self._marks: dict[int, Mark] | None = None if self.has_unresolved else {}
@@ -152,6 +151,9 @@ class Cursor:
         self.leased_at, self.lease_to, self.consumer = session.now, to, consumer
         self.ended_by = None
         self.available_at = until
+        if self.check_at is None or self.check_at > until:
+            self.check_at = until
+            session.db.execute(CHECK, (until, self.partition_id, self.group_id))
 
     def extend_lease(self, until: int) -> None:
         self._touched = True
@@ -392,5 +394,6 @@ class Cursor:
 
 
 def find_cursor(session: Session, partition_id: int, group_id: int) -> Cursor | None:
-    row = session.db.execute(_LOAD, (partition_id, group_id)).fetchone()
-    return None if row is None else Cursor(session, partition_id, group_id, row)
+    key = (partition_id, group_id)
+    row = session.db.execute(_LOAD, key).fetchone()
+    return None if row is None else Cursor(session, key, row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from monarq.clock import DAY, MILLISECOND, micros
 from monarq.model import LifecycleReport, Queue
 from monarq.store.sqlite import clock_set_back, items, logs, retention, settling
+from monarq.store.sqlite.cursors import CHECK
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
 
@@ -14,9 +15,9 @@ MARKS_KEPT = DAY
 _FLUSH_EVERY = 100
 _SOONEST = 100 * MILLISECOND
 
-_LAPSED = """
-select partition_id, group_id from cursors where lease_until is not null and lease_until <= ?
-order by lease_until, partition_id, group_id limit ?
+_LEASES_TO_CHECK = """
+select partition_id, group_id, lease_until from cursors
+where check_at is not null and check_at <= ? order by check_at, partition_id, group_id limit ?
 """
 _TO_CHECK = """
 select id from partitions where check_at is not null and check_at <= ? order by check_at, id limit ?
@@ -96,8 +97,15 @@ class _Step:
 
     def expire_leases(self) -> None:
         session = self._session
-        rows = session.db.execute(_LAPSED, (session.now, self._limit)).fetchall()
-        for done, key in enumerate(rows, 1):
+        rows = session.db.execute(_LEASES_TO_CHECK, (session.now, self._limit)).fetchall()
+        lapsed, later = [], []
+        for partition_id, group_id, until in rows:
+            has_lapsed = until is not None and until <= session.now
+            if has_lapsed:
+                lapsed.append((partition_id, group_id))
+            later.append((None if has_lapsed else until, partition_id, group_id))
+        session.db.executemany(CHECK, later)
+        for done, key in enumerate(lapsed, 1):
             cursor = session.cursor(*key)
             settling.expire_lease(session, cursor)
             self.expired += 1
@@ -171,7 +179,7 @@ class _Step:
     def next_at(self) -> int | None:
         db = self._session.db
         times = [
-            db.execute("select min(lease_until) from cursors where lease_until is not null"),
+            db.execute("select min(check_at) from cursors where check_at is not null"),
             db.execute("select min(check_at) from partitions where check_at is not null"),
         ]
         known = [row[0] for row in (found.fetchone() for found in times)]
