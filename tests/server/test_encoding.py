@@ -28,26 +28,40 @@ def column(draw: Any, values: st.SearchStrategy[Any], count: int) -> list[Any] |
 
 
 @st.composite
-def runs(draw: Any) -> MessageRun:
-    stored = draw(st.lists(payloads, min_size=1, max_size=4))
-    data, offsets = segments.pack(stored)
-    return MessageRun(
-        draw(names),
-        draw(names),
-        draw(st.integers(1, 2**40)),
-        draw(st.integers(1, 2**40)),
-        len(stored),
-        draw(times),
-        data,
-        segments.to_bytes(offsets),
-        column(draw, names, len(stored)),
-        column(draw, names, len(stored)),
-        column(draw, names, len(stored)),
-        column(draw, headers, len(stored)),
-    )
+def runs(draw: Any, partition_id: int) -> list[MessageRun]:
+    """Of one partition: one behind the other, with or without messages missing in between."""
+    queue, partition, seq = draw(names), draw(names), draw(st.integers(1, 2**40))
+    found: list[MessageRun] = []
+    for stored in draw(
+        st.lists(st.lists(payloads, min_size=1, max_size=4), min_size=1, max_size=3)
+    ):
+        data, offsets = segments.pack(stored)
+        found.append(
+            MessageRun(
+                queue,
+                partition,
+                partition_id,
+                seq,
+                len(stored),
+                draw(times),
+                data,
+                segments.to_bytes(offsets),
+                column(draw, names, len(stored)),
+                column(draw, names, len(stored)),
+                column(draw, names, len(stored)),
+                draw(st.none() | st.just(column(draw, headers, len(stored)))),
+            )
+        )
+        seq += len(stored) + draw(st.integers(0, 2))
+    return found
 
 
-@given(st.lists(runs(), min_size=1, max_size=3), names, st.none() | names)
+partitions = st.lists(st.integers(1, 2**40), min_size=1, max_size=3, unique=True).flatmap(
+    lambda ids: st.tuples(*map(runs, ids)).map(lambda found: [run for of in found for run in of])
+)
+
+
+@given(partitions, names, st.none() | names)
 def test_a_pop_is_encoded_alike_message_by_message_and_column_by_column(
     found: list[MessageRun], group: str, lease: str | None
 ) -> None:

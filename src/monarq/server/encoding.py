@@ -6,9 +6,11 @@ all of them: measured, that is as fast as joining strings by hand, and cannot ge
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, groupby, repeat
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -98,35 +100,71 @@ def _rows(popped: Popped, group: str) -> list[PoppedMessage]:
     if not isinstance(messages, MessageList):
         return [_message(message, lease, group) for message in messages]
     rows: list[PoppedMessage] = []
-    for run in messages.runs:
-        rows += _run_messages(run, lease, group)
+    for runs in _by_partition(messages.runs):
+        rows += _partition_messages(runs, lease, group)
     return rows
 
 
-def _run_messages(run: MessageRun, lease: str | None, group: str) -> Iterable[PoppedMessage]:
-    """Column by column, without a struct a message in between."""
-    if run.headers is not None:
-        return [_message(message, lease, group) for message in run.messages()]
-    partition_id = str(run.partition_id)
-    if run.count == 1:
-        return [_only_message(run, partition_id, lease, group)]
-    own = message_ids(run.partition_id, run.first_seq, run.count)
+def _by_partition(runs: Sequence[MessageRun]) -> Iterable[Sequence[MessageRun]]:
+    if len(runs) == 1:
+        return (runs,)
+    return (list(together) for _, together in groupby(runs, attrgetter("partition_id")))
+
+
+def _partition_messages(
+    runs: Sequence[MessageRun], lease: str | None, group: str
+) -> Iterable[PoppedMessage]:
+    """Column by column over all runs of a partition, without a struct a message in between. What
+    was pushed in small pieces has many runs, and to set up the columns takes as long as ten
+    messages."""
+    first = runs[0]
+    partition_id = str(first.partition_id)
+    if len(runs) == first.count == 1 and first.headers is None:
+        return [_only_message(first, partition_id, lease, group)]
+    if _is_any([run.headers for run in runs]):
+        return [_message(each, lease, group) for run in runs for each in run.messages()]
+    count = sum([run.count for run in runs])
+    seqs: Sequence[int] = range(first.first_seq, first.first_seq + count)
+    if runs[-1].seqs()[-1] == seqs[-1]:
+        own = message_ids(first.partition_id, first.first_seq, count)
+    else:
+        seqs = list(chain.from_iterable([run.seqs() for run in runs]))
+        own = [f"{partition_id}-{seq}" for seq in seqs]
+    has_ids = _is_any([run.transaction_ids for run in runs])
     return map(
         PoppedMessage,
         own,
-        own if run.transaction_ids is None else run.ids(),
-        repeat(None) if run.trace_ids is None else run.trace_ids,
-        map(Raw, run.payloads()),
-        repeat(iso(run.created_at)),
-        repeat(run.queue),
-        repeat(run.partition),
+        chain.from_iterable([run.ids() for run in runs]) if has_ids else own,
+        _column(runs, [run.trace_ids for run in runs]),
+        map(Raw, chain.from_iterable([run.each_payload() for run in runs])),
+        chain.from_iterable([repeat(iso(run.created_at), run.count) for run in runs]),
+        repeat(first.queue),
+        repeat(first.partition),
         repeat(partition_id),
         repeat(lease),
         repeat(group),
-        run.seqs(),
+        seqs,
         repeat(1),
         repeat(0),
-        repeat(None) if run.producers is None else run.producers,
+        _column(runs, [run.producers for run in runs]),
+    )
+
+
+def _is_any(columns: list[Sequence[Any] | None]) -> bool:
+    return columns.count(None) < len(columns)
+
+
+def _column(
+    runs: Sequence[MessageRun], given: list[Sequence[str | None] | None]
+) -> Iterable[str | None]:
+    """What each message has of something that few have: None for a run without any."""
+    if not _is_any(given):
+        return repeat(None)
+    return chain.from_iterable(
+        [
+            repeat(None, run.count) if values is None else values
+            for run, values in zip(runs, given, strict=True)
+        ]
     )
 
 

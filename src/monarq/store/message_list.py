@@ -63,9 +63,9 @@ class MessageRun:
         return not (self.trace_ids is None and self.producers is None and self.headers is None)
 
     def payloads(self) -> list[bytes]:
-        return list(self._each_payload())
+        return list(self.each_payload())
 
-    def _each_payload(self) -> Iterator[bytes]:
+    def each_payload(self) -> Iterator[bytes]:
         """Made one by one: whoever only walks over them needs the memory of one."""
         if self.count == 1:
             return iter((self._data,))
@@ -86,7 +86,7 @@ class MessageRun:
         return range(self.first_seq, self.first_seq + self.count)
 
     def walk(self) -> Iterator[Walked]:
-        return zip(self.seqs(), self.ids(), self._each_payload(), strict=True)
+        return zip(self.seqs(), self.ids(), self.each_payload(), strict=True)
 
     def messages(self) -> Iterator[Message]:
         nothing = repeat(None, self.count)
