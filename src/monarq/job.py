@@ -6,6 +6,7 @@ task, `{"task": "module:function", …}`, on any other work queue.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -37,6 +38,18 @@ class TaskJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     timeout: Timeout | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def task_payloads(
+    task: str, calls: Iterable[Sequence[Any]], timeout: float | None = None
+) -> list[bytes]:
+    """The payloads of jobs that differ in their arguments only, each as `TaskJob` is written."""
+    without = _encode(TaskJob(task=task, timeout=timeout))
+    start, _, end = _encode(TaskJob(task=task, args=[0], timeout=timeout)).rpartition(b"[0]")
+    return [start + _encode(args) + end if args else without for args in map(tuple, calls)]
 
 
 class JobState(StrEnum):

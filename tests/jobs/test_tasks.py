@@ -192,6 +192,27 @@ async def test_many_are_enqueued_at_once(mq: AsyncClient) -> None:
     assert [await job.result() for job in jobs] == [2 * n for n in range(250)]
 
 
+@pytest.mark.parametrize("options", [{}, {"timeout": 0.5}, {"priority": 3}, {"unique_for": 9e9}])
+async def test_jobs_enqueued_at_once_are_as_if_enqueued_one_by_one(
+    mq: AsyncClient, options: dict[str, Any]
+) -> None:
+    @mq.task(name='"[0]" {}', **options)
+    def anything(*args: Any) -> None: ...
+
+    calls: list[Any] = [(), (1,), ("[0]", None), ([0], {"a": [0]}), (2.5, "ü\n"), [7, 8], ((1, 2),)]
+    await anything.with_options(queue="many").enqueue_many(calls)
+    for args in calls:
+        await anything.with_options(queue="each").enqueue(*args)
+    many, each = [(await mq.admin.list_items(queue)).rows for queue in ("many", "each")]
+    assert len(many) == len(calls)
+    assert [(row.payload, row.priority) for row in many] == [
+        (row.payload, row.priority) for row in each
+    ]
+    with pytest.raises(InvalidRequestError, match="JSON"):
+        await anything.with_options(queue="many").enqueue_many([(1,), (object(),)])
+    assert (await mq.admin.list_items("many")).rows == many
+
+
 async def test_two_tasks_with_one_name_are_refused(mq: AsyncClient) -> None:
     mq.task(name="x")(lambda: 1)
     with pytest.raises(InvalidRequestError, match="two tasks"):

@@ -6,11 +6,19 @@ import pytest
 
 from monarq.crypto import SEALED
 from monarq.errors import InvalidRequestError, NotFoundError, QueueFullError
-from monarq.model import MAX_BATCH, Push, PushColumns, Pushed, PushItem, PushStatus
+from monarq.model import MAX_BATCH, Push, PushColumns, Pushed, PushItem, PushStatus, QueueKind
 from monarq.store import Store
 from monarq.store.segments import MAX_BYTES, MAX_MESSAGES
 from tests.store.calls import code_of, pop, push, push_items, unwrap
-from tests.store.scenarios import WORK, drain, every, nothing_changes, numbers, stored_payloads
+from tests.store.scenarios import (
+    ORDERED,
+    WORK,
+    drain,
+    every,
+    nothing_changes,
+    numbers,
+    stored_payloads,
+)
 
 
 def columns(
@@ -137,10 +145,33 @@ async def test_columns_for_a_work_queue_are_items_of_it(store: Store) -> None:
         await pushed(store, columns(1, 3, queue="w"))
 
 
-async def test_columns_for_an_encrypted_queue_are_sealed(store: Store) -> None:
-    await store.configure("q", options={"encryptionEnabled": True})
-    await pushed(store, columns(1, 3))
+@pytest.mark.parametrize(("kind", "partition"), [(ORDERED, "p"), (WORK, "Default")])
+async def test_columns_for_an_encrypted_queue_are_sealed(
+    store: Store, kind: QueueKind, partition: str
+) -> None:
+    await store.configure("q", kind=kind, options={"encryptionEnabled": True})
+    await pushed(store, columns(1, 3, partition=partition))
     assert numbers(await drain(store, "q")) == [1, 2, 3]
+
+
+async def test_columns_for_a_work_queue_share_a_call_with_others(store: Store) -> None:
+    for name in ("v", "w"):
+        await store.configure(name, kind=WORK)
+    calls = [
+        Push(columns(1, 3, queue="w", partition="Default")),
+        Push([PushItem("w", b"40", priority=9), PushItem("v", b"5", trace_id="trace")]),
+        Push(columns(6, 2, queue="v", partition="Default", ids=False), "somebody"),
+        Push(columns(3, 2, queue="w", partition="Default")),
+    ]
+    answers = await store.push(calls)
+    assert [code_of(answer) for answer in answers] == [None] * 4
+    rows = await every(store.list_items, "w")
+    assert [row.payload for row in rows] == [b"1", b"2", b"3", b"40", b"4"]
+    assert [row.priority for row in rows] == [5, 5, 5, 9, 5]
+    rows = await every(store.list_items, "v")
+    assert [row.payload for row in rows] == [b"5", b"6", b"7"]
+    assert [row.trace_id for row in rows] == ["trace", None, None]
+    assert [row.producer for row in rows] == [None, "somebody", "somebody"]
 
 
 @pytest.mark.parametrize(

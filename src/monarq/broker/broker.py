@@ -22,7 +22,7 @@ from monarq.broker.measures import Measures
 from monarq.broker.parts import Parts
 from monarq.broker.peers import Peers
 from monarq.broker.places import QUEUED, AckAndPopCall, PopCall
-from monarq.broker.pushes import ChainedCall, ChainedPush, PushCall
+from monarq.broker.pushes import ChainedCall, ChainedPush, PushCall, payload_bytes
 from monarq.clock import Clock, SystemClock, micros
 from monarq.config import Settings
 from monarq.errors import (
@@ -104,7 +104,7 @@ class Broker:
         call = PushCall(loop=self._loop)
         call.request = push
         call.count = len(push.items)
-        call.size = sum([len(item.payload) for item in push.items]) if size is None else size
+        call.size = payload_bytes(push.items) if size is None else size
         if self._is_draining:
             return self._refused(call)
         self._parts.pushes.add(call)

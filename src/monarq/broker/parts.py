@@ -27,7 +27,7 @@ from monarq.broker.peers import Peers
 from monarq.broker.polling import Poller
 from monarq.broker.pops import PopInbox
 from monarq.broker.push_buffer import PushBuffer
-from monarq.broker.pushes import ChainedPush, PushCall, PushInbox
+from monarq.broker.pushes import ChainedPush, PushCall, PushInbox, payload_bytes
 from monarq.broker.signals import Signals
 from monarq.broker.waiting import Waiting
 from monarq.broker.waking import Waking
@@ -325,7 +325,7 @@ class Parts:
         call = PushCall(loop=asyncio.get_running_loop())
         call.request = push
         call.count = len(push.items)
-        call.size = sum([len(item.payload) for item in push.items])
+        call.size = payload_bytes(push.items)
         self.pushes.add(call)
         return call
 

@@ -12,9 +12,15 @@ from monarq.broker.batching import Call, Inbox, Limits, Trip
 from monarq.broker.failover import Failover, Route
 from monarq.broker.measures import Measures
 from monarq.errors import MonarqError, StoreUnavailableError
-from monarq.model import Push, Pushed
+from monarq.model import Push, PushColumns, Pushed, PushItem
 from monarq.store.contract import Outcome, Store
 from monarq.store.validation import check_push
+
+
+def payload_bytes(items: Sequence[PushItem]) -> int:
+    if isinstance(items, PushColumns):
+        return len(items.data)
+    return sum([len(item.payload) for item in items])
 
 
 class PushCall(Call):

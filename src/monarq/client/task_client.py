@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from monarq.client.handles import AsyncJob
@@ -10,10 +10,13 @@ from monarq.client.link import Link
 from monarq.client.schedules import Schedule
 from monarq.client.tasks import Task, TaskOptions, Tasks, task_name
 from monarq.client.work_queues import WorkQueues
+from monarq.ids import message_id
 from monarq.model import Push, PushItem, PushStatus
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# Looked up once, not for each of a thousand jobs.
+_DUPLICATE = PushStatus.DUPLICATE
 
 
 class AsyncTask(Task[P, R], Generic[P, R]):
@@ -38,13 +41,14 @@ class AsyncTask(Task[P, R], Generic[P, R]):
 
     async def enqueue_many(self, calls: list[tuple[Any, ...]]) -> list[AsyncJob]:
         """One job for the positional arguments of each call, all of them or none."""
-        return await self._push([self.to_item(args, {}) for args in calls]) if calls else []
+        return await self._push(self.to_items(calls)) if calls else []
 
-    async def _push(self, items: list[PushItem]) -> list[AsyncJob]:
+    async def _push(self, items: Sequence[PushItem]) -> list[AsyncJob]:
         await self._queues.ensure(self.options.queue)
-        pushed = await self._link.push(Push(items))
+        link = self._link
+        pushed = await link.push(Push(items))
         return [
-            AsyncJob(self._link, each.message_id, is_new=each.status is not PushStatus.DUPLICATE)
+            AsyncJob(link, message_id(each.partition_id, each.seq), each.status is not _DUPLICATE)
             for each in pushed
         ]
 

@@ -20,7 +20,7 @@ import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
@@ -29,8 +29,8 @@ import msgspec
 from monarq.client.schedules import Schedule
 from monarq.client.times import Duration, Moment, to_micros, to_seconds
 from monarq.errors import InvalidRequestError
-from monarq.job import DEFAULT_TASK_QUEUE, TaskJob
-from monarq.model import PushItem
+from monarq.job import DEFAULT_TASK_QUEUE, TaskJob, task_payloads
+from monarq.model import DEFAULT_PARTITION, PushColumns, PushItem
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,19 +98,14 @@ class Task(Generic[P, R]):
         """What is pushed; `InvalidRequestError` if the function does not take these arguments, or
         JSON cannot hold them."""
         # Binding takes longer than all the rest, and mostly the number says enough.
-        if kwargs or not self._fewest <= len(args) <= self._most:
-            try:
-                self._signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise InvalidRequestError(f"task {self.name}: {error}") from None
+        if kwargs or not self._takes(len(args)):
+            self._bind(args, kwargs)
         options = self.options
         job = TaskJob(task=self.name, args=list(args), kwargs=dict(kwargs), timeout=options.timeout)
         try:
             payload = _encode(job)
         except (TypeError, ValueError) as error:
-            raise InvalidRequestError(
-                f"task {self.name}: arguments must be JSON: {error}"
-            ) from None
+            raise self._no_json(error) from None
         if options.unique_for is not None and transaction_id is None:
             transaction_id = self._unique_id(payload, options.unique_for)
         return PushItem(
@@ -123,6 +118,33 @@ class Task(Generic[P, R]):
             max_attempts=None if options.retries is None else options.retries + 1,
             backoff_base=options.backoff,
         )
+
+    def to_items(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[PushItem]:
+        """The same for the positional arguments of each call."""
+        options = self.options
+        if options != TaskOptions(queue=options.queue, timeout=options.timeout):
+            return [self.to_item(args, {}) for args in calls]
+        if not all(map(self._takes, set(map(len, calls)))):
+            for args in calls:
+                self._bind(args, {})
+        try:
+            payloads = task_payloads(self.name, calls, options.timeout)
+        except (TypeError, ValueError) as error:
+            raise self._no_json(error) from None
+        return PushColumns(options.queue, DEFAULT_PARTITION, payloads)
+
+    def _takes(self, count: int) -> bool:
+        """Whether so many arguments by position are as many as the function takes."""
+        return self._fewest <= count <= self._most
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidRequestError(f"task {self.name}: {error}") from None
+
+    def _no_json(self, error: Exception) -> InvalidRequestError:
+        return InvalidRequestError(f"task {self.name}: arguments must be JSON: {error}")
 
     def _unique_id(self, payload: bytes, seconds: float) -> str:
         span = int(time.time() // seconds)

@@ -230,23 +230,45 @@ def message_arguments(
 def item_arguments(
     targets: list[Target], requests: Sequence[Push], cipher: Cipher | None
 ) -> list[Any]:
-    items = list(chain.from_iterable(target.items for target in targets))
+    counts = [len(target.items) for target in targets]
+    pieces = [_piece(target, cipher) for target in targets]
+    sizes = list(chain.from_iterable(sizes for _, sizes in pieces))
     trace_ids, headers = _rare_columns(targets)
-    delays = _column([item.delay_seconds for item in items])
-    sizes = [len(target.items) for target in targets]
     ids, (_, own) = _given_ids(targets)
     return [
         *_target_arguments(targets),
-        list(accumulate(sizes[:-1], initial=1)),
-        list(chain.from_iterable(_payloads(target, cipher) for target in targets)),
+        list(accumulate(counts[:-1], initial=1)),
+        b"".join([data for data, _ in pieces]),
+        numbers(list(accumulate(sizes[:-1], initial=1))),
+        numbers(sizes),
         ids,
         trace_ids,
         _producers(targets, requests),
         headers,
+        *_work_columns(targets),
+        own,
+    ]
+
+
+def _piece(target: Target, cipher: Cipher | None) -> tuple[bytes, list[int]]:
+    """The payloads in one piece, and how long each is."""
+    items = target.items
+    if isinstance(items, PushColumns) and not target.queue.options.encryption_enabled:
+        return items.data, items.sizes
+    payloads = _payloads(target, cipher)
+    return b"".join(payloads), list(map(len, payloads))
+
+
+def _work_columns(targets: list[Target]) -> list[list[Any] | None]:
+    """Priorities, run times, delays, attempts and backoffs."""
+    if len(targets) == 1 and isinstance(targets[0].items, PushColumns):
+        return [None] * 5
+    items = list(chain.from_iterable(target.items for target in targets))
+    delays = _column([item.delay_seconds for item in items])
+    return [
         _column([item.priority for item in items]),
         _column([item.run_at for item in items]),
         None if delays is None else [None if one is None else micros(one) for one in delays],
         _column([item.max_attempts for item in items]),
         _column([item.backoff_base for item in items]),
-        own,
     ]

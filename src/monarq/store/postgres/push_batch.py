@@ -16,7 +16,7 @@ from monarq.errors import (
     MonarqError,
     QueueFullError,
 )
-from monarq.ids import message_id
+from monarq.ids import message_id, message_ids
 from monarq.model import Push, PushColumns, Pushed, PushItem, PushStatus, Queue, QueueKind
 from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog, make_partitions, make_queues
@@ -28,7 +28,7 @@ from monarq.store.validation import (
     check_commands,
     check_ordered_item,
     check_push,
-    check_work_item,
+    check_work_place,
     comes_too_early,
 )
 
@@ -181,12 +181,14 @@ class PushBatch:
         all_ordered = all(queue is None or queue.kind is QueueKind.ORDERED for queue in known)
         if all_ordered and not shape.has_work_fields:
             return True
-        for item in self.requests[index].items:
-            queue = queues.get(item.queue)
-            if queue is None or queue.kind is QueueKind.ORDERED:
-                check_ordered_item(item)
-            else:
-                check_work_item(item)
+        work = [queue.name for queue in known if queue is not None and queue.kind is QueueKind.WORK]
+        for name, partition in shape.names:
+            if name in work:
+                check_work_place(name, partition)
+        if shape.has_work_fields and len(work) < len(known):
+            for item in self.requests[index].items:
+                if item.queue not in work:
+                    check_ordered_item(item)
         return False
 
     def learn(self, refusal: RefusedError, targets: Sequence[Target]) -> None:
@@ -298,10 +300,12 @@ def _queued(target: Target, first_seq: int) -> list[Pushed]:
         [item] = target.items
         own = item.transaction_id or f"{partition_id}-{first_seq}"
         return [Pushed(_QUEUED, queue, partition_id, first_seq, own, item.trace_id)]
-    if isinstance(target.items, PushColumns) and target.items.transaction_ids:
+    if isinstance(target.items, PushColumns):
+        ids = target.items.transaction_ids or message_ids(
+            partition_id, first_seq, len(target.items)
+        )
         return [
-            Pushed(_QUEUED, queue, partition_id, seq, own)
-            for seq, own in enumerate(target.items.transaction_ids, first_seq)
+            Pushed(_QUEUED, queue, partition_id, seq, own) for seq, own in enumerate(ids, first_seq)
         ]
     return [
         Pushed(

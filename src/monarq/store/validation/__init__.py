@@ -27,6 +27,7 @@ from monarq.store.validation.pushes import (
     check_ordered_item,
     check_push,
     check_work_item,
+    check_work_place,
     comes_too_early,
 )
 from monarq.store.validation.requests import (
@@ -74,6 +75,7 @@ __all__ = [
     "check_trace",
     "check_transaction",
     "check_work_item",
+    "check_work_place",
     "comes_too_early",
     "option_changes",
     "refuse_more_output",

@@ -172,8 +172,13 @@ def check_ordered_item(item: PushItem) -> None:
 
 def check_work_item(item: PushItem) -> None:
     """Once the queue is known to be a work queue."""
-    if item.partition != DEFAULT_PARTITION:
+    check_work_place(item.queue, item.partition)
+
+
+def check_work_place(queue: str, partition: str) -> None:
+    """The same, of all items that go to one place."""
+    if partition != DEFAULT_PARTITION:
         raise InvalidRequestError(
-            f"{item.queue!r} is a work queue, which has no partitions: "
-            f"leave partition out instead of {item.partition!r}"
+            f"{queue!r} is a work queue, which has no partitions: "
+            f"leave partition out instead of {partition!r}"
         )
