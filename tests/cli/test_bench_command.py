@@ -30,6 +30,17 @@ def test_a_load_on_a_broker_of_its_own_answers_in_json(mode: str, monarq: Run) -
         assert found["pushed"] == 50
 
 
+def test_acks_that_ask_for_the_next_need_few_requests_more_than_there_are_messages(
+    monarq: Run,
+) -> None:
+    done = monarq("bench", "pop", "--ack-and-pop", "--json", "--backlog", "100", *SHORT)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["errors"] == {}
+    assert 0 < found["acked"] <= found["popped"] <= 100
+    assert found["requestsPerSecond"] < 2 * found["messagesPerSecond"]
+
+
 def test_people_get_a_table(monarq: Run) -> None:
     done = monarq("bench", "push", *SHORT)
     assert done.returncode == 0, done.stderr

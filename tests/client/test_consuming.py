@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.received import Batch, Received
-from monarq.errors import InvalidRequestError
+from monarq.errors import InvalidRequestError, LeaseError
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -187,6 +188,122 @@ async def test_cancelling_gives_the_message_back(mq: AsyncClient) -> None:
         await running
     [message] = await queue.pop(wait=5)
     assert message.attempts == 1
+
+
+@pytest.mark.parametrize("each", [True, False])
+async def test_the_next_messages_come_with_the_answer_to_the_last(
+    mq: AsyncClient, monkeypatch: pytest.MonkeyPatch, each: bool
+) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(6))
+    asked: list[str] = []
+
+    def noted(name: str) -> None:
+        real = getattr(mq.link, name)
+
+        async def call(*args: Any) -> Any:
+            asked.append(name)
+            return await real(*args)
+
+        monkeypatch.setattr(mq.link, name, call)
+
+    for name in ("pop", "ack", "ack_and_pop"):
+        noted(name)
+    seen: list[int] = []
+
+    async def handle(got: Any) -> None:
+        seen.extend([got.payload] if each else [message.payload for message in got])
+
+    async with queue.consumer(handle, batch=2, each=each) as consumer:
+        await until(lambda: asked[-2:] == ["ack_and_pop", "pop"] and consumer.handled == 6)
+    alone = ["ack"] if each else []
+    assert asked == ["pop", *([*alone, "ack_and_pop"] * 3), "pop"]
+    assert seen == list(range(6))
+    assert (await queue.stats()).completed == 6
+
+
+async def test_what_comes_with_the_last_answer_while_it_stops_is_given_back(
+    mq: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(2))
+    seen: list[int] = []
+    consumer = queue.consumer(lambda message: seen.append(message.payload))
+    real = mq.link.ack_and_pop
+    stopping: list[asyncio.Future[None]] = []
+
+    async def then_stop(*args: Any) -> Any:
+        answer = await real(*args)
+        stopping.append(asyncio.ensure_future(consumer.stop()))
+        await asyncio.sleep(0)
+        return answer
+
+    monkeypatch.setattr(mq.link, "ack_and_pop", then_stop)
+    async with consumer:
+        await until(lambda: bool(stopping))
+        await stopping[0]
+    assert seen == [0]
+    [left] = await queue.pop(wait=5)
+    assert (left.payload, left.attempts) == (1, 1)
+
+
+@pytest.mark.parametrize("each", [True, False])
+async def test_an_answer_that_comes_too_late_does_not_lose_what_comes_with_it(
+    mq: AsyncClient, each: bool
+) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(3))
+    seen: list[int] = []
+
+    async def handle(got: Any) -> None:
+        message = got if each else got[0]
+        seen.append(message.payload)
+        if message.payload == 1:
+            await mq.ack([message.to_ack()])
+
+    async with queue.consumer(handle, each=each) as consumer:
+        await until(lambda: consumer.handled == 3)
+    assert seen == [0, 1, 2]
+    assert (await queue.stats()).completed == 3
+
+
+async def test_what_fails_last_is_handled_again_before_anything_else(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.configure(retry_delay=0, retry_limit=5)
+    await queue.push_many("abcd")
+    seen: list[str] = []
+
+    async def handle(message: Received[str]) -> None:
+        seen.append(message.payload)
+        if message.payload == "b" and message.attempts < 2:
+            raise RuntimeError("not yet")
+
+    async with queue.consumer(handle, batch=2) as consumer:
+        await until(lambda: consumer.handled == 4)
+    assert seen == list("abbcd")
+
+
+async def test_a_loop_that_is_left_at_the_first_of_a_batch_gives_it_back(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(4))
+    messages = queue.messages(batch=2)
+    seen = [(await anext(messages)).payload for _ in range(3)]
+    await messages.aclose()  # type: ignore[attr-defined]
+    assert seen == [0, 1, 2]
+    left = await queue.pop(5, wait=5)
+    assert [(message.payload, message.attempts) for message in left] == [(2, 1), (3, 1)]
+
+
+async def test_a_loop_is_told_of_an_answer_that_came_too_late(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(2))
+    messages = queue.messages()
+    first = await anext(messages)
+    await mq.ack([first.to_ack()])
+    with pytest.raises(LeaseError):
+        await anext(messages)
+    [left] = await queue.pop(wait=5)
+    assert (left.payload, left.attempts) == (1, 1)
 
 
 async def test_what_cannot_pass_by_itself_ends_the_consumer(mq: AsyncClient) -> None:

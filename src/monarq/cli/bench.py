@@ -60,6 +60,9 @@ def bench(
     auto_ack: Annotated[
         bool, typer.Option("--auto-ack", help="let pops complete what they deliver")
     ] = False,
+    ack_and_pop: Annotated[
+        bool, typer.Option("--ack-and-pop", help="ack and ask for the next in one request")
+    ] = False,
     queue: Annotated[
         str | None, typer.Option(help="name of the queue", show_default="a new one, then deleted")
     ] = None,
@@ -89,6 +92,7 @@ def bench(
             warm_up_seconds=warm_up,
             backlog=backlog,
             auto_ack=auto_ack,
+            ack_and_pop=ack_and_pop,
             keep_queue=queue is not None,
         ),
         queue,

@@ -12,7 +12,7 @@ from monarq.client.connecting import open_link
 from monarq.client.handles import AsyncJob
 from monarq.client.link import Admin, Link
 from monarq.client.payloads import PayloadType
-from monarq.client.popping import pop_from
+from monarq.client.popping import pop_from, with_terms
 from monarq.client.queue import AsyncQueue
 from monarq.client.received import Batch
 from monarq.client.task_client import AsyncTask, register, register_cron
@@ -125,7 +125,8 @@ class AsyncClient:
             auto_ack=auto_ack,
             consumer=self.name,
         )
-        return await pop_from(self.link, pop, PayloadType(Any), wait=wait, lease=lease, start=start)
+        asked = with_terms(pop, lease=lease, start=start)
+        return await pop_from(self.link, asked, PayloadType(Any), wait=wait)
 
     async def ack(self, acks: Sequence[Ack]) -> list[Acked | MonarqError]:
         """Answers to what was popped before, perhaps by somebody else: `message.to_ack()`, or

@@ -49,6 +49,7 @@ class Consumer(Generic[T]):
     def __init__(
         self,
         pop: Callable[[float], Awaitable[Batch[T]]],
+        ack_and_pop: Callable[[Batch[T]], Awaitable[tuple[MonarqError | None, Batch[T]]]],
         handler: Handler,
         *,
         concurrency: int,
@@ -62,6 +63,7 @@ class Consumer(Generic[T]):
         if concurrency < 1:
             raise InvalidRequestError(f"concurrency must be at least 1, not {concurrency}")
         self._pop = pop
+        self._ack_and_pop = ack_and_pop
         self._handler = handler
         self._concurrency = concurrency
         self._each = each
@@ -113,16 +115,21 @@ class Consumer(Generic[T]):
 
     async def _consume(self) -> None:
         pause = 0.0
+        batch: Batch[T] | None = None
         while not self._stopping.is_set():
             try:
-                batch = await self._next()
+                batch = batch or await self._next()
                 pause = 0.0
-                if batch:
-                    await self._work(batch)
+                batch = await self._work(batch) if batch else None
             except PASSING as error:
+                batch = None
                 pause = min(max(2 * pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
                 log.warning("cannot consume, trying again in %.1f s: %s", pause, error)
                 await self._rest(pause * random.uniform(0.5, 1.0))
+        if batch:
+            # It came with the answer to the last one, while the consumer was stopped.
+            with contextlib.suppress(MonarqError):
+                await batch.release()
 
     async def _next(self) -> Batch[T] | None:
         """The next batch; None if the consumer is stopped meanwhile."""
@@ -143,25 +150,28 @@ class Consumer(Generic[T]):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
-    async def _work(self, batch: Batch[T]) -> None:
+    async def _work(self, batch: Batch[T]) -> Batch[T] | None:
+        """What came with the last answer, if anything did."""
         renewing = asyncio.create_task(self._renew(batch))
         try:
             if self._each:
-                await self._handle_each(batch)
-            else:
-                await self._handle_batch(batch)
+                return await self._handle_each(batch)
+            return await self._handle_batch(batch)
         finally:
             renewing.cancel()
-            with contextlib.suppress(MonarqError):
-                await asyncio.shield(batch.release())
+            # Nothing is awaited if all is answered: whoever is cancelled here would lose what
+            # came with the last answer.
+            if batch.unanswered:
+                with contextlib.suppress(MonarqError):
+                    await asyncio.shield(batch.release())
 
-    async def _handle_each(self, batch: Batch[T]) -> None:
+    async def _handle_each(self, batch: Batch[T]) -> Batch[T] | None:
         # Behind a message that failed nothing of its partition may be done before it.
         blocked: set[int] = set()
         ordered = await self._find_ordered() if len(batch) > 1 else False
         for message in batch:
             if self._stopping.is_set() and message is not batch[0]:
-                return
+                return None
             if message.partition_id in blocked:
                 continue
             try:
@@ -173,18 +183,36 @@ class Consumer(Generic[T]):
                 await self._answer(message.fail(error), message)
             else:
                 self.handled += 1
+                if batch.is_last_unanswered(message):
+                    return await self._ack_and_go_on(batch, message)
                 if not message.answered:
                     await self._answer(message.ack(), message)
+        return None
 
-    async def _handle_batch(self, batch: Batch[T]) -> None:
+    async def _handle_batch(self, batch: Batch[T]) -> Batch[T] | None:
         try:
             await self._call(batch)
         except Exception as error:  # noqa: BLE001
             self._note(error, batch)
             await self._answer(batch.fail(error), batch)
-        else:
-            self.handled += len(batch)
-            await self._answer(batch.ack(), batch)
+            return None
+        self.handled += len(batch)
+        return await self._ack_and_go_on(batch, batch) if batch.unanswered else None
+
+    async def _ack_and_go_on(
+        self, batch: Batch[T], what: Received[T] | Batch[T]
+    ) -> Batch[T] | None:
+        """Ack all that is left, and take along what is there, unless the consumer is stopped."""
+        if self._stopping.is_set():
+            await self._answer(batch.ack(), what)
+            return None
+        failure, following = await self._ack_and_pop(batch)
+        if isinstance(failure, LeaseError):
+            self._note_late(failure, what)
+        elif failure is not None:
+            await following.release()
+            raise failure
+        return following
 
     async def _call(self, what: Received[T] | Batch[T]) -> None:
         if self._is_async:
@@ -199,7 +227,10 @@ class Consumer(Generic[T]):
         try:
             await answer
         except LeaseError as error:
-            log.warning("%r was not answered in time: %s", what, error)
+            self._note_late(error, what)
+
+    def _note_late(self, error: LeaseError, what: object) -> None:
+        log.warning("%r was not answered in time: %s", what, error)
 
     def _note(self, error: Exception, what: Received[T] | Batch[T]) -> None:
         self.failed += 1 if isinstance(what, Received) else len(what)

@@ -90,6 +90,14 @@ class EmbeddedLink(Link):
     async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
         return await self.broker.ack(acks)
 
+    async def ack_and_pop(
+        self, acks: Sequence[Ack], pop: Pop
+    ) -> tuple[list[Outcome[Acked]], Popped]:
+        acked, popped = await self.broker.ack_and_pop(acks, pop)
+        if isinstance(popped, MonarqError):
+            raise popped
+        return acked, popped
+
     async def renew(self, renew: Renew) -> Renewed:
         [outcome] = await self.broker.renew([renew])
         if isinstance(outcome, MonarqError):

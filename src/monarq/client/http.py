@@ -43,7 +43,7 @@ from monarq.store.contract import Outcome
 from monarq.times import iso
 from monarq.wire.ack import AckAnswer
 from monarq.wire.lease import ExtendAnswer
-from monarq.wire.pop import PopAnswer
+from monarq.wire.pop import AckedPopAnswer, PopAnswer
 from monarq.wire.push import PushedItem
 from monarq.wire.transaction import AckResult, TransactionAnswer
 
@@ -108,38 +108,30 @@ class HttpLink(Link):
         return [pushed_of(each) for each in answer]
 
     async def pop(self, pop: Pop, wait_seconds: float) -> Popped:
-        path = "/api/v1/pop"
-        if pop.queue is not None:
-            path += f"/queue/{quoted(pop.queue)}"
-            if pop.partition is not None:
-                path += f"/partition/{quoted(pop.partition)}"
-        query: dict[str, Any] = {
-            "batch": pop.batch,
-            "partitions": pop.partitions,
-            "consumerGroup": pop.group,
-            "consumer": pop.consumer,
-            "namespace": pop.namespace,
-            "task": pop.task,
-            "leaseTime": pop.lease_seconds,
-            "autoAck": "true" if pop.auto_ack else None,
-            "wait": "true" if wait_seconds > 0 else None,
-            "timeout": round(wait_seconds * 1000) if wait_seconds > 0 else None,
-            "subscriptionMode": pop.start if isinstance(pop.start, StartFrom) else None,
-            "subscriptionFrom": None if isinstance(pop.start, StartFrom) else iso(pop.start),
-        }
-        content, _ = await self._send("GET", path, query=query, wait_seconds=wait_seconds)
+        query = _pop_query(pop)
+        if wait_seconds > 0:
+            query |= {"wait": "true", "timeout": round(wait_seconds * 1000)}
+        content, _ = await self._send("GET", _pop_path(pop), query=query, wait_seconds=wait_seconds)
         if not content:
             return Popped(messages=[])
-        answer = _decoded(content, PopAnswer)
-        return Popped(
-            messages=[message_of(each) for each in answer.messages], lease_id=answer.lease_id
-        )
+        return _popped(_decoded(content, PopAnswer))
 
     async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
         body = {"acknowledgments": [_ack(ack) for ack in acks]}
         content, repeated = await self._send("POST", "/api/v1/ack/batch", body)
         answers = _decoded(content, list[AckAnswer])
         return [_acked(ack, answer, repeated) for ack, answer in zip(acks, answers, strict=True)]
+
+    async def ack_and_pop(
+        self, acks: Sequence[Ack], pop: Pop
+    ) -> tuple[list[Outcome[Acked]], Popped]:
+        body = {"acknowledgments": [_ack(ack) for ack in acks]}
+        content, repeated = await self._send("POST", _pop_path(pop), body, query=_pop_query(pop))
+        answer = _decoded(content, AckedPopAnswer)
+        acked = [
+            _acked(ack, told, repeated) for ack, told in zip(acks, answer.acknowledged, strict=True)
+        ]
+        return acked, _popped(answer)
 
     async def renew(self, renew: Renew) -> Renewed:
         path = f"/api/v1/lease/{quoted(renew.lease_id)}/extend"
@@ -252,6 +244,32 @@ def _item(item: PushItem) -> dict[str, Any]:
         "backoffBase": item.backoff_base,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _pop_path(pop: Pop) -> str:
+    if pop.queue is None:
+        return "/api/v1/pop"
+    path = f"/api/v1/pop/queue/{quoted(pop.queue)}"
+    return path if pop.partition is None else f"{path}/partition/{quoted(pop.partition)}"
+
+
+def _pop_query(pop: Pop) -> dict[str, Any]:
+    return {
+        "batch": pop.batch,
+        "partitions": pop.partitions,
+        "consumerGroup": pop.group,
+        "consumer": pop.consumer,
+        "namespace": pop.namespace,
+        "task": pop.task,
+        "leaseTime": pop.lease_seconds,
+        "autoAck": "true" if pop.auto_ack else None,
+        "subscriptionMode": pop.start if isinstance(pop.start, StartFrom) else None,
+        "subscriptionFrom": None if isinstance(pop.start, StartFrom) else iso(pop.start),
+    }
+
+
+def _popped(answer: PopAnswer | AckedPopAnswer) -> Popped:
+    return Popped(messages=[message_of(each) for each in answer.messages], lease_id=answer.lease_id)
 
 
 def _ack(ack: Ack) -> dict[str, Any]:

@@ -216,6 +216,13 @@ class Link(abc.ABC):
     async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]: ...
 
     @abc.abstractmethod
+    async def ack_and_pop(
+        self, acks: Sequence[Ack], pop: Pop
+    ) -> tuple[list[Outcome[Acked]], Popped]:
+        """The acks, and then a pop that does not wait. Raises if the pop is refused: then the acks
+        may have been carried out."""
+
+    @abc.abstractmethod
     async def renew(self, renew: Renew) -> Renewed: ...
 
     @abc.abstractmethod

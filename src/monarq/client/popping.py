@@ -17,17 +17,12 @@ from monarq.model import Pop, StartFrom
 T = TypeVar("T")
 
 
-async def pop_from(
-    link: Link,
-    pop: Pop,
-    kind: PayloadType[T],
-    *,
-    wait: float,
-    lease: Duration | None,
-    start: StartFrom | Moment,
-) -> Batch[T]:
-    """`pop` says all but how long to wait, for how long to lease, and where a new group begins."""
+def with_terms(pop: Pop, *, lease: Duration | None, start: StartFrom | Moment) -> Pop:
+    """`pop` says all but for how long to lease, and where a new group begins."""
+    return structs.replace(pop, lease_seconds=to_seconds(lease), start=to_start(start))
+
+
+async def pop_from(link: Link, pop: Pop, kind: PayloadType[T], *, wait: float) -> Batch[T]:
     if not 0 <= wait < math.inf:
         raise InvalidRequestError(f"wait must be a number of seconds from 0 on, not {wait}")
-    asked = structs.replace(pop, lease_seconds=to_seconds(lease), start=to_start(start))
-    return Batch(link, await link.pop(asked, wait), kind, pop.group)
+    return Batch(link, await link.pop(pop, wait), kind, pop.group)

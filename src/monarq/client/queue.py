@@ -11,10 +11,10 @@ from monarq.client.buffering import PushBuffer
 from monarq.client.consuming import Consumer, Handler
 from monarq.client.option_kinds import check_kind, needs_kind
 from monarq.client.payloads import PayloadType
-from monarq.client.popping import pop_from
+from monarq.client.popping import pop_from, with_terms
 from monarq.client.received import Batch, Received
 from monarq.client.times import Duration, Moment, to_micros, to_seconds, to_start
-from monarq.errors import NotFoundError
+from monarq.errors import MonarqError, NotFoundError
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
@@ -146,6 +146,18 @@ class AsyncQueue(Generic[T]):
         """Up to `batch` messages (of up to `partitions` partitions) or items, under a lease. An
         empty batch if there is nothing, after `wait` seconds. `start` says where a new group
         begins."""
+        pop = self._pop_request(batch, group, lease, partitions, start, auto_ack)
+        return await pop_from(self._client.link, pop, self._kind, wait=wait)
+
+    def _pop_request(
+        self,
+        batch: int,
+        group: str,
+        lease: Duration | None,
+        partitions: int,
+        start: StartFrom | Moment,
+        auto_ack: bool = False,
+    ) -> Pop:
         pop = Pop(
             queue=self.name,
             partition=self.partition_name,
@@ -155,9 +167,7 @@ class AsyncQueue(Generic[T]):
             auto_ack=auto_ack,
             consumer=self._client.name,
         )
-        return await pop_from(
-            self._client.link, pop, self._kind, wait=wait, lease=lease, start=start
-        )
+        return with_terms(pop, lease=lease, start=start)
 
     async def messages(
         self,
@@ -169,17 +179,26 @@ class AsyncQueue(Generic[T]):
     ) -> AsyncIterator[Received[T]]:
         """Messages as they come, for ever. One that has no answer when the next is asked for is
         done; when the loop is left, what has none is given back."""
+        pop = self._pop_request(batch, group, lease, 1, start)
+        popped: Batch[T] | None = None
         while True:
-            popped = await self.pop(
-                batch, group=group, wait=LONGEST_WAIT_SECONDS, lease=lease, start=start
-            )
+            if not popped:
+                link, wait = self._client.link, LONGEST_WAIT_SECONDS
+                popped = await pop_from(link, pop, self._kind, wait=wait)
+            following: Batch[T] | None = None
             try:
                 for message in popped:
                     yield message
-                    if not message.answered:
+                    if popped.is_last_unanswered(message):
+                        failure, following = await popped.ack_and_pop(pop)
+                        if failure is not None:
+                            await following.release()
+                            raise failure
+                    elif not message.answered:
                         await message.ack()
             finally:
                 await popped.release()
+            popped = following
 
     def __aiter__(self) -> AsyncIterator[Received[T]]:
         return self.messages()
@@ -202,12 +221,15 @@ class AsyncQueue(Generic[T]):
         A plain function runs in a thread. See `Consumer` for starting and stopping it."""
 
         async def pop(wait: float) -> Batch[T]:
-            return await self.pop(
-                batch, group=group, wait=wait, lease=lease, partitions=partitions, start=start
-            )
+            asked = self._pop_request(batch, group, lease, partitions, start)
+            return await pop_from(self._client.link, asked, self._kind, wait=wait)
+
+        async def ack_and_pop(done: Batch[T]) -> tuple[MonarqError | None, Batch[T]]:
+            return await done.ack_and_pop(self._pop_request(batch, group, lease, partitions, start))
 
         return Consumer(
             pop,
+            ack_and_pop,
             handler,
             concurrency=concurrency,
             each=each,

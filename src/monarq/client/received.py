@@ -13,7 +13,8 @@ from monarq.client.link import Link
 from monarq.client.payloads import PayloadType
 from monarq.client.times import Moment, to_datetime, to_micros
 from monarq.errors import AlreadyAckedError, MonarqError
-from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Popped, Renew, Trace
+from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Pop, Popped, Renew, Trace
+from monarq.store.contract import Outcome
 
 T = TypeVar("T")
 
@@ -190,6 +191,7 @@ class Batch(Sequence[Received[T]]):
 
     def __init__(self, link: Link, popped: Popped, kind: PayloadType[T], group: str) -> None:
         self._link = link
+        self._kind = kind
         self.lease_id = popped.lease_id
         self.group = group or DEFAULT_GROUP
         self._messages = [
@@ -216,9 +218,23 @@ class Batch(Sequence[Received[T]]):
     def unanswered(self) -> list[Received[T]]:
         return [message for message in self._messages if not message.answered]
 
+    def is_last_unanswered(self, message: Received[T]) -> bool:
+        """Whether this one, the last of them, is all that wants an answer."""
+        return message is self._messages[-1] and self.unanswered == [message]
+
     async def ack(self) -> None:
         """All that has no answer yet is done."""
         await self._answer(AckStatus.COMPLETED)
+
+    async def ack_and_pop(self, pop: Pop) -> tuple[MonarqError | None, Batch[T]]:
+        """`ack`, and what a pop that does not wait gives then, in one call; the error is what `ack`
+        would raise. It takes nothing that others wait for already."""
+        left = self.unanswered
+        # By its name, where it can be: whoever has to repeat that is told that it was done.
+        is_one = len(left) == 1
+        acks = [left[0].to_ack()] if is_one else self._acks(left, AckStatus.COMPLETED, None)
+        outcomes, popped = await self._link.ack_and_pop(acks, pop)
+        return self._noted(left, outcomes), Batch(self._link, popped, self._kind, pop.group)
 
     async def fail(self, error: str | BaseException = "") -> None:
         await self._answer(AckStatus.FAILED, error_text(error) or None)
@@ -234,17 +250,24 @@ class Batch(Sequence[Received[T]]):
         left = self.unanswered
         if not left:
             return
+        failure = self._noted(left, await self._link.ack(self._acks(left, status, error)))
+        if failure is not None:
+            raise failure
+
+    def _acks(self, left: list[Received[T]], status: AckStatus, error: str | None) -> list[Ack]:
         if len(left) == len(self._messages):
-            acks = [Ack(status=status, lease_id=self.lease_id, group=self.group, error=error)]
-        else:
-            acks = [message.to_ack(status, error=error) for message in left]
-        outcomes = await self._link.ack(acks)
+            return [Ack(status=status, lease_id=self.lease_id, group=self.group, error=error)]
+        return [message.to_ack(status, error=error) for message in left]
+
+    def _noted(
+        self, left: list[Received[T]], outcomes: Sequence[Outcome[Acked]]
+    ) -> MonarqError | None:
+        """Who has an answer now; the first error."""
         failure = next((each for each in outcomes if isinstance(each, MonarqError)), None)
-        if len(acks) == len(left):
+        if len(outcomes) == len(left):
             for message, outcome in zip(left, outcomes, strict=True):
                 message.answered = not isinstance(outcome, MonarqError)
         elif failure is None:
             for message in left:
                 message.answered = True
-        if failure is not None:
-            raise failure
+        return failure
