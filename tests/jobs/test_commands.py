@@ -143,6 +143,19 @@ async def test_what_a_finished_command_left_in_its_group_is_killed(guard: Guard)
     await asyncio.to_thread(wait_until_gone, int(out))
 
 
+async def test_a_daemon_that_holds_the_output_is_not_waited_for(guard: Guard) -> None:
+    files = psutil.Process().num_fds()
+    line = "echo before; setsid sh -c 'echo $$; exec sleep 60' & sleep 0.2; exit 3"
+    ended, out, _ = await run(guard, line, timeout=30)
+    [before, daemon] = out.split()
+    os.kill(int(daemon), signal.SIGKILL)
+    assert (before, ended.exit_code, ended.timed_out) == ("before", 3, False)
+    assert ended.seconds < 30
+    for _ in range(10):
+        await asyncio.sleep(0)  # the loop lets go of them in its turn
+    assert psutil.Process().num_fds() == files
+
+
 async def test_a_command_killed_by_a_signal_says_which(guard: Guard) -> None:
     ended, _, _ = await run(guard, "kill -SEGV $$")
     assert ended.error == "killed by SIGSEGV"

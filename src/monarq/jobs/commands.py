@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 from msgspec import Struct
 
@@ -28,8 +29,6 @@ GRACE_SECONDS = 5.0
 #: The command starts when the guard knows of it: if the worker dies before that, `read` meets
 #: the end of the pipe and nothing is run.
 _WHEN_TOLD = 'read -r go && exec /bin/sh -c "$1" </dev/null'
-
-_CHUNK = 64 << 10
 
 
 class Stream(StrEnum):
@@ -74,43 +73,76 @@ async def run_command(
     left running in its group is killed: a job is over when it is over."""
     started = time.monotonic()
     try:
-        process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", _WHEN_TOLD, "sh", command.line),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=_environment(environment, command.env),
-            cwd=command.cwd,
-            start_new_session=True,
-            limit=_CHUNK,
-        )
+        async with (
+            _Output(Stream.STDOUT, on_output) as out,
+            _Output(Stream.STDERR, on_output) as err,
+        ):
+            process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", _WHEN_TOLD, "sh", command.line),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=out.write_end,
+                stderr=err.write_end,
+                env=_environment(environment, command.env),
+                cwd=command.cwd,
+                start_new_session=True,
+            )
+            guard.watch(process.pid)
+            try:
+                assert process.stdin is not None
+                process.stdin.write(b"go\n")
+                process.stdin.close()
+                return await _attend(process, command, (out, err), stop, started, grace_seconds)
+            finally:
+                _kill_group(process.pid, signal.SIGKILL)
+                guard.forget(process.pid)
     except (OSError, ValueError) as error:
         return Ended(exit_code=None, seconds=_since(started), error=_cannot_start(command, error))
-    guard.watch(process.pid)
-    try:
-        assert process.stdin is not None
-        process.stdin.write(b"go\n")
-        process.stdin.close()
-        return await _attend(process, command, on_output, stop, started, grace_seconds)
-    finally:
-        _kill_group(process.pid, signal.SIGKILL)
-        guard.forget(process.pid)
+
+
+class _Output(asyncio.Protocol):
+    """A stream of a command, handed on as it comes. Through a pipe of our own: asyncio's take a
+    command for one that runs as long as anybody, a daemon that it left, holds them open."""
+
+    def __init__(self, stream: Stream, on_output: OnOutput) -> None:
+        self._stream = stream
+        self._on_output = on_output
+        self.ended = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        read_end, self.write_end = os.pipe()
+        pipe = os.fdopen(read_end, "rb", buffering=0)
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.connect_read_pipe(lambda: self, pipe)
+        return self
+
+    def give_away(self) -> None:
+        """The command has the end to write to; with ours open, there would be no end to read."""
+        if self.write_end >= 0:
+            os.close(self.write_end)
+            self.write_end = -1
+
+    async def __aexit__(self, *_: object) -> None:
+        self.give_away()
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._on_output(self._stream, data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set()
 
 
 async def _attend(
     process: asyncio.subprocess.Process,
     command: Command,
-    on_output: OnOutput,
+    outputs: tuple[_Output, _Output],
     stop: asyncio.Event | None,
     started: float,
     grace_seconds: float,
 ) -> Ended:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    readers = [
-        asyncio.ensure_future(_read(process.stdout, Stream.STDOUT, on_output)),
-        asyncio.ensure_future(_read(process.stderr, Stream.STDERR, on_output)),
-    ]
+    for output in outputs:
+        output.give_away()
+    readers = [asyncio.ensure_future(output.ended.wait()) for output in outputs]
     ended = asyncio.ensure_future(process.wait())
     stopping = asyncio.ensure_future(stop.wait()) if stop is not None else None
     try:
@@ -136,11 +168,6 @@ async def _attend(
         stopped=stopped,
         error=_in_words(code, command, timed_out=timed_out, stopped=stopped),
     )
-
-
-async def _read(pipe: asyncio.StreamReader, stream: Stream, on_output: OnOutput) -> None:
-    while data := await pipe.read(_CHUNK):
-        on_output(stream, data)
 
 
 def _environment(inherited: Mapping[str, str], named: Mapping[str, str]) -> dict[str, str]:
