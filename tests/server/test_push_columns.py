@@ -73,6 +73,8 @@ async def test_a_push_after_another_is_stored_only_if_that_one_is(api: Api) -> N
         ({"queue": "a\u009bb"}, "queue"),
         ({"queue": "a\u009bb", "payloads": []}, "queue"),
         ({"partition": "a\nb"}, "partition"),
+        ({"partition": "a\nb", "payloads": [], "transactionIds": None}, "partition"),
+        ({"payloads": []}, "transactionIds"),
         ({"partition": ""}, "partition"),
         ({"payloads": None}, "payloads"),
         ({"payloads": {"a": 1}}, "payloads"),

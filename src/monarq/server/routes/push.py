@@ -61,7 +61,7 @@ def push(service: Service, request: Request) -> Handled:
 
 def push_columns(service: Service, request: Request) -> Handled:
     body: PushColumnsBody = request.body
-    check_name(body.queue, "queue")
+    _check_columns(body)
     is_chained = body.mark is not None or body.after is not None
     if is_chained:
         _check_marks(body)
@@ -73,13 +73,21 @@ def push_columns(service: Service, request: Request) -> Handled:
     return Pending(service.broker.submit_push(asked, size=request.size), _counts_answer)
 
 
-def _columns_request(body: PushColumnsBody, request: Request) -> Push:
-    partition, ids = body.partition or DEFAULT_PARTITION, body.transaction_ids
+def _check_columns(body: PushColumnsBody) -> None:
+    """What the store does not see of a push without payloads."""
+    check_name(body.queue, "queue")
+    if body.partition is not None:
+        check_name(body.partition, "partition")
+    ids = body.transaction_ids
     if ids is not None and len(ids) != len(body.payloads):
         raise InvalidRequestError(
             f"transactionIds must be as many as payloads: {len(body.payloads)}, not {len(ids)}"
         )
-    items: Sequence[PushItem] = PushColumns(body.queue, partition, body.payloads, ids or ())
+
+
+def _columns_request(body: PushColumnsBody, request: Request) -> Push:
+    partition, ids = body.partition or DEFAULT_PARTITION, body.transaction_ids or ()
+    items: Sequence[PushItem] = PushColumns(body.queue, partition, body.payloads, ids)
     headers = trace_headers(request.headers)
     if headers is not None:
         items = [msgspec.structs.replace(item, headers=headers) for item in items]
