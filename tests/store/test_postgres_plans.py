@@ -8,6 +8,7 @@ grew, a fresh one on tables of which no statistics exist, and one after ANALYZE.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import asyncpg
@@ -70,24 +71,26 @@ async def big(
             for call in CALLS:
                 await call(session)
         await connection.execute(GROW)
+        await connection.execute("select pg_stat_force_next_flush()")
         await connection.close()
+        await session.hand_in()
         session.watched = True
         yield Big(dsn, session)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["grown", "fresh", "analyzed"])
 async def session(request: pytest.FixtureRequest, big: Big) -> AsyncIterator[Session]:
-    if request.param == "grown":
-        yield big.old
-        # Handed in later, they would be counted as those of the next session.
-        await big.old.hand_in()
-        return
-    if request.param == "analyzed":
-        connection = await asyncpg.connect(big.dsn)
-        await connection.execute("analyze")
-        await connection.close()
-    async with opened(big.dsn) as session:
+    async with contextlib.AsyncExitStack() as stack:
+        session = big.old
+        if request.param == "analyzed":
+            connection = await asyncpg.connect(big.dsn)
+            await connection.execute("analyze")
+            await connection.close()
+        if request.param != "grown":
+            session = await stack.enter_async_context(opened(big.dsn))
         yield session
+        # Handed in later, they would be counted as those of the next session.
+        await session.hand_in()
 
 
 async def test_every_hot_call_reads_only_what_it_is_asked_for(session: Session, call: Call) -> None:
