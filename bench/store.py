@@ -85,6 +85,7 @@ class Report:
         push_over_rows = rounds.times_faster(["push"], ["rows"])
         pop_over_push = rounds.times_faster(consume, ["push"])
         ids_over_rows = rounds.times_faster(["push_ids"], ["rows"])
+        joint_over_push = rounds.times_faster(["ack_and_pop"], ["push_joint"])
         each_over_push = rounds.times_faster(consume_each, ["push_ids"])
         self.flows.append(
             (
@@ -95,6 +96,8 @@ class Report:
                 times(ids_over_rows),
                 *(rate(count, rounds.seconds(name)) for name in consume),
                 times(pop_over_push),
+                rate(count, rounds.seconds("ack_and_pop")),
+                times(joint_over_push),
                 *(rate(count, rounds.seconds(name)) for name in consume_each),
                 times(each_over_push),
             )
@@ -110,6 +113,7 @@ class Report:
                 "push_over_bulk": round(rounds.times_faster(["push"], ["bulk"]), 3),
                 "push_with_ids_over_rows": round(ids_over_rows, 3),
                 "pop_and_ack_over_push": round(pop_over_push, 3),
+                "ack_and_pop_over_push": round(joint_over_push, 3),
                 "pop_and_ack_each_over_push_with_ids": round(each_over_push, 3),
                 "rounds": rounds.as_json(),
             }
@@ -118,6 +122,7 @@ class Report:
             bar = PUSH_BAR[store]
             self._bar(store, "push against rows", push_over_rows, at_least=bar)
             self._bar(store, "pop and ack against push", pop_over_push, at_least=POP_BAR)
+            self._bar(store, "the same in one call", joint_over_push, at_least=POP_BAR)
 
     def shape(self, store: str, pops: int, batch: int, count: int, rounds: Rounds) -> None:
         self.shapes.append(
@@ -181,7 +186,7 @@ class Report:
             headings = (
                 "partitions x batch",
                 *("bulk", "rows", "push", "/rows", "push ids", "/rows"),
-                *("pop", "ack", "/push", "pop", "ack each", "/push ids"),
+                *("pop", "ack", "/push", "ack+pop", "/push", "pop", "ack each", "/push ids"),
             )
             parts.append("Messages a second:\n\n" + harness.table(headings, self.flows))
         if self.shapes:
@@ -223,6 +228,7 @@ async def measure_flows(place: Place, scale: Scale, report: Report) -> None:
                 rounds = await harness.take_turns(
                     [
                         workloads.flow(store, make),
+                        workloads.joint_flow(store, make),
                         workloads.flow_with_ids(store, make),
                         workloads.bulk_floor(floors, make),
                         workloads.row_floor(floors, make),

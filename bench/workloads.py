@@ -140,6 +140,17 @@ def flow(store: Store, batches: Batches) -> Side:
     return measure
 
 
+def joint_flow(store: Store, batches: Batches) -> Side:
+    """The same, with each ack in one call with the next pop, as the client's consumers do it."""
+
+    async def measure() -> dict[str, float]:
+        push = await _timed_pushes(store, batches.pushes(PLAIN, ids=False))
+        joint = await _timed_joint_pops(store, batches.pops(PLAIN), batches.messages)
+        return {"push_joint": push, "ack_and_pop": joint}
+
+    return measure
+
+
 def flow_with_ids(store: Store, batches: Batches) -> Side:
     """Push with an id of the caller's on every message, pop, and ack each by that id."""
 
@@ -220,6 +231,27 @@ async def _timed_pops(
             acked = await store.ack(acks)
         good(acked)
     return popping.seconds, acking.seconds
+
+
+async def _timed_joint_pops(store: Store, pops: list[Pop], messages: int) -> float:
+    """Seconds until this many messages are through, where a pop takes the acks of what was popped
+    before it along; the first has none to take, and after the last only an ack is left."""
+    watch = Stopwatch()
+    acks: list[Ack] = []
+    while messages > 0:
+        with watch:
+            acked, outcomes = await store.ack_and_pop(acks, pops)
+            for answer in good(outcomes):
+                _read(answer, as_structs=False)
+        good(acked)
+        popped = [answer for answer in good(outcomes) if answer.messages]
+        assert popped, "messages were lost"
+        messages -= sum(len(answer.messages) for answer in popped)
+        acks = _acks(popped, each=False)
+    with watch:
+        acked = await store.ack(acks)
+    good(acked)
+    return watch.seconds
 
 
 def _read(popped: Popped, *, as_structs: bool) -> int:
