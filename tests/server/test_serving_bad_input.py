@@ -48,7 +48,7 @@ BODIES = {
 TARGETS = {
     "no-such-path": ("GET", "/api/v1/nothing", 404),
     "wrong-method": ("DELETE", PUSH, 405),
-    "wrong-method-known-path": ("POST", "/api/v1/pop/queue/q", 405),
+    "wrong-method-known-path": ("PUT", "/api/v1/pop/queue/q", 405),
     "batch-word": ("GET", "/api/v1/pop/queue/q?batch=many", 400),
     "batch-zero": ("GET", "/api/v1/pop/queue/q?batch=0", 400),
     "batch-huge": ("GET", "/api/v1/pop/queue/q?batch=99999999999999999999999", 400),
