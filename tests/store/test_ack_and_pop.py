@@ -57,16 +57,21 @@ async def test_pops_find_what_the_acks_before_them_freed(store: Store, answers: 
     assert none.messages == []
 
 
+def dealt_out(partitions: int, length: int) -> list[PushItem]:
+    """So many messages for each of so many partitions, numbered in each."""
+    return [
+        PushItem("q", b"%d" % n, partition=f"p{p}")
+        for n in range(length)
+        for p in range(partitions)
+    ]
+
+
 @both_ways
 async def test_from_message_to_message_each_partition_is_delivered_in_order_and_once(
     store: Store, answers: ByLease
 ) -> None:
     partitions, length = 7, 5
-    items = [
-        PushItem("q", b"%d" % n, partition=f"p{p}")
-        for n in range(length)
-        for p in range(partitions)
-    ]
+    items = dealt_out(partitions, length)
     await push_items(store, *items)
     seen: dict[str, list[int]] = defaultdict(list)
     acks: list[Ack] = []
@@ -227,11 +232,7 @@ async def test_two_brokers_at_once_lose_nothing_and_deliver_nothing_twice(
     store: Store, open_another: OpenStore, answers: ByLease
 ) -> None:
     partitions, length = 12, 20
-    items = [
-        PushItem("q", b"%d" % n, partition=f"p{p}")
-        for n in range(length)
-        for p in range(partitions)
-    ]
+    items = dealt_out(partitions, length)
     await push_items(store, *items)
     seen: dict[str, list[int]] = defaultdict(list)
 

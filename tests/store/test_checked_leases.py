@@ -112,13 +112,18 @@ async def test_a_renewed_lease_is_looked_at_and_left_until_its_new_end(
     assert await expired(store) == 1
 
 
-async def test_partitions_without_a_lease_are_looked_at_once(
-    store: SqliteStore, clock: ManualClock
-) -> None:
+async def done_with_five_partitions(store: SqliteStore) -> None:
+    """Each was leased once, and its note is still there."""
     for number in range(5):
         await push(store, "q", partition=f"p{number}")
     for _ in range(5):
         await ack_all(store, await pop(store, "q", lease_seconds=5.0))
+
+
+async def test_partitions_without_a_lease_are_looked_at_once(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    await done_with_five_partitions(store)
     clock.advance(5)
     assert (await store.lifecycle(limit=3)).next_at == clock.now()
     await store.lifecycle(limit=3)
@@ -128,10 +133,7 @@ async def test_partitions_without_a_lease_are_looked_at_once(
 async def test_what_is_looked_at_in_vain_keeps_no_lease_from_running_out(
     store: SqliteStore, clock: ManualClock
 ) -> None:
-    for number in range(5):
-        await push(store, "q", partition=f"p{number}")
-    for _ in range(5):
-        await ack_all(store, await pop(store, "q", lease_seconds=5.0))
+    await done_with_five_partitions(store)
     await push(store, "q", partition="p9")
     await pop(store, "q", lease_seconds=5.0)
     clock.advance(5)
