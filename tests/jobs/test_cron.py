@@ -90,6 +90,65 @@ async def test_a_tick_long_past_is_not_caught_up_with(mq: AsyncClient, clock: Ma
     assert await pushed(mq) == ["cron:s:2026-03-02T00:00:00Z"]
 
 
+async def test_a_worker_that_slept_over_a_tick_for_long_does_not_catch_up_with_it(
+    mq: AsyncClient, clock: ManualClock
+) -> None:
+    scheduler = Scheduler(mq.link, [every("0 0 * * *")], clock)
+    await scheduler.tick()
+    clock.advance(14 * 3600)
+    assert await scheduler.tick() == 0
+    clock.advance(22.5 * 3600)
+    assert await scheduler.tick() == 1
+    assert await pushed(mq) == ["cron:s:2026-03-03T00:00:00Z"]
+
+
+async def test_the_first_tick_of_a_schedule_is_caught_up_with(
+    mq: AsyncClient, clock: ManualClock
+) -> None:
+    await Scheduler(mq.link, [every("*/10 * * * *")], clock).tick()
+    clock.advance(599)
+    restarted = Scheduler(mq.link, [every("*/10 * * * *")], clock)
+    assert await restarted.tick() == 0
+    clock.advance(6)
+    for _ in range(2):
+        await Scheduler(mq.link, [every("*/10 * * * *")], clock).tick()
+    await restarted.tick()
+    assert await pushed(mq) == ["cron:s:2026-03-01T12:10:00Z"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_ticks_go_on_when_the_clock_was_ahead_and_is_set_right(
+    mq: AsyncClient, clock: ManualClock, restarted: bool
+) -> None:
+    scheduler = Scheduler(mq.link, [every("*/10 * * * *")], clock)
+    await scheduler.tick()
+    clock.advance(86_400)
+    await scheduler.tick()
+    clock.advance(-86_400)
+    if restarted:
+        scheduler = Scheduler(mq.link, [every("*/10 * * * *")], clock)
+    for _ in range(21):
+        await scheduler.tick()
+        clock.advance(60)
+    ahead, *right = sorted(await pushed(mq), reverse=True)
+    assert ahead == "cron:s:2026-03-02T12:00:00Z"
+    assert right == ["cron:s:2026-03-01T12:20:00Z", "cron:s:2026-03-01T12:10:00Z"]
+
+
+async def test_a_clock_that_is_set_back_by_seconds_enqueues_no_tick_again(
+    mq: AsyncClient, clock: ManualClock
+) -> None:
+    await mq.queue("tasks").configure(completed_retention_seconds=0)
+    scheduler = Scheduler(mq.link, [every("*/10 * * * *")], clock)
+    await scheduler.tick()
+    clock.advance(600)
+    assert await scheduler.tick() == 1
+    clock.advance(-5)
+    assert await scheduler.tick() == 0
+    clock.advance(5)
+    assert await scheduler.tick() == 0
+
+
 async def test_what_is_known_of_a_schedule_can_be_looked_at(
     mq: AsyncClient, clock: ManualClock
 ) -> None:
@@ -107,7 +166,36 @@ def test_a_time_zone_is_kept_over_its_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "zone"), [("nonsense", "UTC"), ("* * * *", "UTC"), ("* * * * *", "Mars/X")]
+    ("expression", "before", "ticks"),
+    [
+        ("30 2 * * *", datetime(2026, 3, 29, 0, 45, tzinfo=UTC), ["01:00"]),
+        ("30 2 * * *", datetime(2026, 10, 24, 23, 45, tzinfo=UTC), ["00:30"]),
+        ("0 * * * *", datetime(2026, 3, 28, 23, 45, tzinfo=UTC), ["00:00", "01:00", "02:00"]),
+        ("0 * * * *", datetime(2026, 10, 24, 23, 45, tzinfo=UTC), ["00:00", "01:00", "02:00"]),
+    ],
+)
+async def test_each_tick_comes_once_in_the_nights_of_23_and_25_hours(
+    mq: AsyncClient, clock: ManualClock, expression: str, before: datetime, ticks: list[str]
+) -> None:
+    """In Berlin, where 02:30 is left out at 01:00 UTC in March, and comes at 00:30 and 01:30 UTC
+    in October; with a worker that is restarted all the time."""
+    clock.advance((before - NOON).total_seconds())
+    for _ in range(150):
+        await Scheduler(mq.link, [every(expression, "Europe/Berlin")], clock).tick()
+        clock.advance(60)
+    assert [name[-9:-4] for name in sorted(await pushed(mq))] == ticks
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone"),
+    [
+        ("nonsense", "UTC"),
+        ("* * * *", "UTC"),
+        ("0 0 30 2 *", "UTC"),
+        ("* * * * *", "Mars/X"),
+        ("* * * * *", "Europe"),
+        ("* * * * *", "X" * 300),
+    ],
 )
 def test_a_bad_schedule_is_refused_when_it_is_made(expression: str, zone: str) -> None:
     with pytest.raises(InvalidRequestError):

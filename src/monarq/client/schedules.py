@@ -61,5 +61,5 @@ class Schedule:
 def _zone(name: str) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # such as a directory of zones
         raise InvalidRequestError(f"there is no time zone {name!r}") from None

@@ -25,6 +25,9 @@ log = logging.getLogger("monarq.cron")
 KIND = "schedule"
 #: A tick that nobody was there for is caught up with, if it is not older than this.
 CATCH_UP_SECONDS = 3600.0
+#: Ticks further ahead than this are none: the clock was ahead when they were enqueued. (Clocks of
+#: workers differ by less, and what is kept of a tick stands against enqueueing it twice.)
+_AHEAD_SECONDS = 60.0
 _KNOWN_SECONDS = 400 * 86_400.0
 _LONGEST_SLEEP_SECONDS = 30.0
 
@@ -70,7 +73,9 @@ class Scheduler:
         since = self._done_until.get(schedule.name)
         if since is None:
             since = self._done_until[schedule.name] = await self._find_last(schedule, now)
-        tick = schedule.last_until(now, since)
+        if since > now + timedelta(seconds=_AHEAD_SECONDS):
+            since = self._done_until[schedule.name] = now
+        tick = schedule.last_until(now, max(since, now - timedelta(seconds=CATCH_UP_SECONDS)))
         if tick is None:
             return False
         item = schedule.make_item(schedule.transaction_id(tick))
@@ -86,10 +91,9 @@ class Scheduler:
         except NotFoundError:
             await self._tell(schedule, None)
             return now
-        last = msgspec.json.decode(record.value, type=ScheduleInfo).last_tick
-        if last is None:
-            return now
-        return max(last, now - timedelta(seconds=CATCH_UP_SECONDS))
+        known = msgspec.json.decode(record.value, type=ScheduleInfo)
+        # Before its first tick: that one may have come while nobody was there.
+        return known.last_tick or min(now, known.next_tick - timedelta(seconds=1))
 
     async def _tell(self, schedule: Schedule, tick: datetime | None) -> None:
         known = ScheduleInfo(
