@@ -11,6 +11,7 @@ from monarq.model import (
     Ack,
     Acked,
     AckStatus,
+    Item,
     Message,
     Pop,
     Popped,
@@ -75,6 +76,22 @@ async def seqs(store: Store, queue: str, batch: int = 100, **fields: Any) -> lis
     return [message.seq for message in (await pop(store, queue, batch, **fields)).messages]
 
 
+def ack_of(
+    message: Message | Pushed | Item,
+    lease_id: str | None,
+    status: AckStatus = AckStatus.COMPLETED,
+    **fields: Any,
+) -> Ack:
+    """The answer to one message, by its transaction id; `fields` are those of `Ack`."""
+    return Ack(
+        status=status,
+        transaction_id=message.transaction_id,
+        partition_id=message.partition_id,
+        lease_id=lease_id,
+        **fields,
+    )
+
+
 async def ack(
     store: Store,
     message: Message | Pushed,
@@ -83,19 +100,7 @@ async def ack(
     **fields: Any,
 ) -> Acked:
     """Answer one message; `fields` are those of `Ack`."""
-    return unwrap(
-        await store.ack(
-            [
-                Ack(
-                    status=status,
-                    transaction_id=message.transaction_id,
-                    partition_id=message.partition_id,
-                    lease_id=lease_id,
-                    **fields,
-                )
-            ]
-        )
-    )
+    return unwrap(await store.ack([ack_of(message, lease_id, status, **fields)]))
 
 
 async def ack_all(

@@ -20,7 +20,6 @@ from monarq.errors import LeaseError, MonarqError
 from monarq.ids import parse_lease_id
 from monarq.model import (
     DEFAULT_GROUP,
-    Ack,
     AckStatus,
     Message,
     Pop,
@@ -30,6 +29,7 @@ from monarq.model import (
     PushStatus,
 )
 from monarq.store import Store, open_store
+from tests.store.calls import ack_of
 from tests.store.history import Answered, Asked, Leased, Log, Sent
 
 CLOCK = SystemClock()
@@ -161,11 +161,10 @@ class Process:
         assert popped.lease_id is not None
         number, _ = parse_lease_id(popped.lease_id)
         acks = [
-            Ack(
-                status=status_of(message),
-                transaction_id=message.transaction_id,
-                partition_id=message.partition_id,
-                lease_id=popped.lease_id,
+            ack_of(
+                message,
+                popped.lease_id,
+                status_of(message),
                 group=self.part.group,
                 error="asked for",
             )

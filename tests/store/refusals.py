@@ -6,9 +6,9 @@ import pytest
 
 from monarq.errors import MonarqError, TransactionFailedError
 from monarq.ids import parse_lease_id
-from monarq.model import Ack, AckStatus, Message
+from monarq.model import AckStatus, Message
 from monarq.store import Store
-from tests.store.calls import ack, transaction
+from tests.store.calls import ack, ack_of, transaction
 from tests.store.scenarios import nothing_changes
 
 EVERY_STATUS = list(AckStatus)
@@ -28,12 +28,7 @@ async def check_refused(
         for status in EVERY_STATUS:
             refused = await error_of(ack(store, message, lease, status, group=group))
             assert refused == code, f"{status}: {refused}, not {code}"
-        request = Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=lease,
-            group=group,
-        )
+        request = ack_of(message, lease, group=group)
         with pytest.raises(TransactionFailedError) as caught:
             await transaction(store, request)
         assert caught.value.cause.code == code

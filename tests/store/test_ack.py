@@ -7,9 +7,9 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import MonarqError
-from monarq.model import Ack, AckStatus, Message, Transaction
+from monarq.model import DEFAULT_GROUP, Ack, Transaction
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, code_of, pop, push, push_many, seqs
+from tests.store.calls import ack, ack_all, ack_of, code_of, pop, push, push_many, seqs
 from tests.store.scenarios import (
     COMPLETED,
     DEAD,
@@ -25,20 +25,6 @@ from tests.store.scenarios import (
     stats,
 )
 
-GROUP = "__QUEUE_MODE__"
-
-
-def answer(
-    message: Message, lease: str | None, status: AckStatus = COMPLETED, error: str | None = None
-) -> Ack:
-    return Ack(
-        status=status,
-        transaction_id=message.transaction_id,
-        partition_id=message.partition_id,
-        lease_id=lease,
-        error=error,
-    )
-
 
 async def test_when_all_are_acked_the_lease_ends_at_once_and_the_cursor_has_moved(
     store: Store,
@@ -50,7 +36,7 @@ async def test_when_all_are_acked_the_lease_ends_at_once_and_the_cursor_has_move
         assert (acked.queue, acked.partition) == ("q", "Default")
         assert (acked.transaction_id, acked.count, acked.dead) == (message.transaction_id, 1, 0)
         assert acked.lease_released is (n == 2)
-    cursor = await cursor_row(store, "q", GROUP)
+    cursor = await cursor_row(store, "q", DEFAULT_GROUP)
     assert (cursor.position, cursor.last_seq, cursor.lag, cursor.lease_until) == (3, 4, 1, None)
     assert await seqs(store, "q") == [4]
 
@@ -80,7 +66,7 @@ async def test_acked_ones_never_come_back_after_an_expiry_and_the_others_do_in_o
     assert seqs_of(again) == [1, 4, 6, 7, 8]
     assert [message.attempts for message in again.messages] == [2, 2, 2, 1, 1]
     await ack_all(store, again)
-    assert (await group_row(store, "q", GROUP)).lag == 0
+    assert (await group_row(store, "q", DEFAULT_GROUP)).lag == 0
 
 
 async def test_acked_ones_stay_acked_over_many_expiries_with_a_partial_ack_each(
@@ -121,15 +107,15 @@ async def test_a_lease_id_alone_answers_what_has_no_answer_yet(store: Store) -> 
     await ack(store, popped.messages[3], popped.lease_id)
     acked = await ack_all(store, popped)
     assert (acked.count, acked.lease_released) == (3, True)
-    assert (await group_row(store, "q", GROUP)).completed == 4
-    assert (await group_row(store, "q", GROUP)).failed == 1
+    assert (await group_row(store, "q", DEFAULT_GROUP)).completed == 4
+    assert (await group_row(store, "q", DEFAULT_GROUP)).failed == 1
 
 
 async def test_a_whole_batch_of_acks_in_one_call_is_answered_one_by_one(store: Store) -> None:
     await push_many(store, "q", 4)
     popped = await pop(store, "q", 4)
     lease = popped.lease_id
-    outcomes = await store.ack([answer(message, lease) for message in popped.messages])
+    outcomes = await store.ack([ack_of(message, lease) for message in popped.messages])
     released = []
     for outcome in outcomes:
         assert not isinstance(outcome, MonarqError)
@@ -146,13 +132,13 @@ async def test_acks_of_one_call_are_carried_out_in_order_and_errors_hurt_no_othe
     lease = popped.lease_id
     outcomes = await store.ack(
         [
-            answer(first, lease),
-            answer(first, lease, FAILED),
+            ack_of(first, lease),
+            ack_of(first, lease, FAILED),
             Ack(transaction_id="none", partition_id=first.partition_id, lease_id=lease),
             Ack(transaction_id="a", partition_id=None, lease_id=lease),
-            answer(second, "1-0000000000000000"),
-            answer(second, lease),
-            answer(second, lease),
+            ack_of(second, "1-0000000000000000"),
+            ack_of(second, lease),
+            ack_of(second, lease),
             Ack(lease_id=lease),
         ]
     )
@@ -167,12 +153,7 @@ async def test_two_leases_of_two_groups_are_acked_in_one_call(store: Store) -> N
     await push_many(store, "q", 2)
     one, two = await pop(store, "q", 2, group="g1"), await pop(store, "q", 2, group="g2")
     requests = [
-        Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=popped.lease_id,
-            group=group,
-        )
+        ack_of(message, popped.lease_id, group=group)
         for popped, group in ((one, "g1"), (two, "g2"))
         for message in popped.messages
     ]
@@ -252,7 +233,7 @@ async def test_completed_failed_completed_in_one_call_each_have_their_own_effect
     statuses = (COMPLETED, FAILED, COMPLETED)
     outcomes = await store.ack(
         [
-            answer(message, popped.lease_id, status)
+            ack_of(message, popped.lease_id, status)
             for message, status in zip(popped.messages, statuses, strict=True)
         ]
     )
@@ -281,7 +262,7 @@ async def test_a_call_with_many_answers_does_what_the_same_answers_do_one_by_one
         statuses = [chance.choice([COMPLETED, COMPLETED, FAILED, DEAD, RELEASE]) for _ in order]
         outcomes = await store.ack(
             [
-                answer(together.messages[n], together.lease_id, status, f"error {n}")
+                ack_of(together.messages[n], together.lease_id, status, error=f"error {n}")
                 for n, status in zip(order, statuses, strict=True)
             ]
         )
@@ -317,7 +298,7 @@ async def test_a_call_with_the_next_messages_of_a_lease_one_of_them_not_complete
             popped = await pop(store, queue, 4)
             outcomes = await store.ack(
                 [
-                    answer(message, popped.lease_id, status if n == place else COMPLETED)
+                    ack_of(message, popped.lease_id, status if n == place else COMPLETED)
                     for n, message in enumerate(popped.messages)
                 ]
             )
@@ -333,8 +314,8 @@ async def test_a_call_with_a_foreign_lease_or_group_among_good_ones_refuses_that
     await push_many(store, "q", 4)
     popped = await pop(store, "q", 4)
     await pop(store, "q", 4, group="other")
-    good = [answer(message, popped.lease_id) for message in popped.messages]
-    bad_lease = answer(popped.messages[1], "99999-0123456789abcdef")
+    good = [ack_of(message, popped.lease_id) for message in popped.messages]
+    bad_lease = ack_of(popped.messages[1], "99999-0123456789abcdef")
     bad_group = msgspec.structs.replace(good[2], group="other")
     outcomes = await store.ack([good[0], bad_lease, bad_group, good[3]])
     assert [code_of(outcome) for outcome in outcomes] == [
@@ -356,7 +337,7 @@ async def test_items_answered_differently_in_one_call_each_have_their_own_effect
     outcomes = await store.ack(
         [
             msgspec.structs.replace(
-                answer(message, popped.lease_id, status, f"error {message.seq}"),
+                ack_of(message, popped.lease_id, status, error=f"error {message.seq}"),
                 result=b"%d" % message.seq,
             )
             for message, status in zip(popped.messages, statuses, strict=True)
@@ -402,7 +383,7 @@ async def test_a_lease_that_is_answered_twice_in_one_call_is_answered_by_the_fir
     answers = await store.ack([Ack(lease_id=lease) for lease in leases])
     assert [code_of(answer) for answer in answers[2:]] == ["lease_unknown", "lease_unknown"]
     assert [getattr(answer, "count", None) for answer in answers[:2]] == [4, 2]
-    assert (await group_row(store, "q", GROUP)).lag == 0
+    assert (await group_row(store, "q", DEFAULT_GROUP)).lag == 0
 
 
 async def test_leases_that_are_answered_alike_and_differently_in_one_call_get_their_own_answer(

@@ -9,9 +9,9 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import MonarqError
-from monarq.model import Ack, Acked, Message, Pop, Popped, PushItem
+from monarq.model import Ack, Acked, Pop, Popped, PushItem
 from monarq.store import Store
-from tests.store.calls import code_of, pop, push_items, push_many
+from tests.store.calls import ack_of, code_of, pop, push_items, push_many
 from tests.store.conftest import OpenStore, Place
 from tests.store.scenarios import FAILED, WORK, drain, numbers, stats
 
@@ -23,13 +23,7 @@ def whole(popped: Popped) -> list[Ack]:
 
 
 def each(popped: Popped) -> list[Ack]:
-    return [of(message, popped.lease_id) for message in popped.messages]
-
-
-def of(message: Message, lease: str | None) -> Ack:
-    return Ack(
-        transaction_id=message.transaction_id, partition_id=message.partition_id, lease_id=lease
-    )
+    return [ack_of(message, popped.lease_id) for message in popped.messages]
 
 
 both_ways = pytest.mark.parametrize("answers", [whole, each])

@@ -7,7 +7,7 @@ from msgspec import structs
 from monarq.clock import SECOND, ManualClock
 from monarq.model import Ack, AckStatus, PushItem
 from monarq.store import Store
-from tests.store.calls import code_of, pop, push_items, seqs
+from tests.store.calls import ack_of, code_of, pop, push_items, seqs
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import numbers, stats
 
@@ -24,14 +24,7 @@ async def push_named(store: Store, partition: str, count: int, *, every: int = 1
 
 async def acks_of(store: Store, partition: str, batch: int = 100) -> list[Ack]:
     popped = await pop(store, "q", batch, partition=partition)
-    return [
-        Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=popped.lease_id,
-        )
-        for message in popped.messages
-    ]
+    return [ack_of(message, popped.lease_id) for message in popped.messages]
 
 
 @pytest.mark.parametrize("every", [1, 2, 100])
@@ -128,12 +121,7 @@ async def test_a_part_that_was_answered_before_fails_alone(store: Store) -> None
 async def test_the_wrong_order_a_repeat_and_another_status_are_as_each_alone(store: Store) -> None:
     await push_named(store, "p", 5)
     acks = await acks_of(store, "p")
-    failed = Ack(
-        status=AckStatus.FAILED,
-        transaction_id=acks[4].transaction_id,
-        partition_id=acks[4].partition_id,
-        lease_id=acks[4].lease_id,
-    )
+    failed = structs.replace(acks[4], status=AckStatus.FAILED)
     answers = await store.ack([acks[1], acks[0], acks[0], acks[2], acks[3], failed])
     assert [code_of(answer) for answer in answers] == [
         None,
@@ -155,14 +143,7 @@ async def test_ids_that_are_not_there_and_leases_that_are_not_fail_each(store: S
         for n, one in enumerate(acks)
     ]
     assert {code_of(answer) for answer in await store.ack(made_up)} == {"not_found"}
-    no_lease = [
-        Ack(
-            transaction_id=one.transaction_id,
-            partition_id=one.partition_id,
-            lease_id="9-" + "0" * 16,
-        )
-        for one in acks
-    ]
+    no_lease = [structs.replace(one, lease_id="9-" + "0" * 16) for one in acks]
     assert {code_of(answer) for answer in await store.ack(no_lease)} <= {"lease_unknown"}
     assert [code_of(answer) for answer in await store.ack(acks)] == [None] * 4
 
@@ -175,11 +156,7 @@ async def test_what_is_next_under_many_leases_is_judged_for_each_by_itself(
     for partition in "abcd":
         await push_named(store, partition, 3, every=100)
     late = [
-        Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=popped.lease_id,
-        )
+        ack_of(message, popped.lease_id)
         for popped in [await pop(store, "q", 3, partition="c", lease_seconds=1)]
         for message in popped.messages
     ]

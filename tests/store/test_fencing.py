@@ -12,6 +12,7 @@ from monarq.store import Store
 from tests.store.calls import (
     ack,
     ack_all,
+    ack_of,
     code_of,
     pop,
     pop_one,
@@ -261,11 +262,7 @@ async def test_a_wrong_token_does_not_pass_in_any_call(store: Store) -> None:
         assert await error_of(renew(store, forged, 60)) == "lease_unknown"
         [outcome] = await store.ack([Ack(lease_id=forged)])
         assert code_of(outcome) == "lease_unknown"
-        request = Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=lease,
-        )
+        request = ack_of(message, lease)
         code = await error_of(transaction(store, request, required_leases=[forged]))
         assert code == "transaction_failed"
 

@@ -8,7 +8,7 @@ from monarq.clock import ManualClock
 from monarq.ids import parse_lease_id
 from monarq.model import Ack, AckStatus
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, code_of, pop, pop_one, push, push_many, renew
+from tests.store.calls import ack, ack_all, ack_of, code_of, pop, pop_one, push, push_many, renew
 from tests.store.conftest import OpenStore
 from tests.store.refusals import check_refused, error_of, wrong_token
 from tests.store.scenarios import (
@@ -174,11 +174,7 @@ async def test_an_item_that_was_never_leased_cannot_be_answered(store: Store) ->
     waiting = await store.find_item("w", (await store.next_items("w"))[0].transaction_id)
     async with nothing_changes(store):
         for bearer, code in ((lease, "lease_foreign"), (None, "lease_expired")):
-            request = Ack(
-                transaction_id=waiting.transaction_id,
-                partition_id=waiting.partition_id,
-                lease_id=bearer,
-            )
+            request = ack_of(waiting, bearer)
             [outcome] = await store.ack([request])
             assert code_of(outcome) == code
 

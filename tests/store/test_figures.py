@@ -6,6 +6,7 @@ from monarq.clock import ManualClock
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Ack, Pop, Push, PushItem, QueueKind
 from monarq.store import Store
+from tests.store.calls import ack_of
 
 
 async def push(store: Store, queue: str, *partitions: str) -> None:
@@ -63,16 +64,7 @@ async def test_states_of_many_messages_are_those_that_each_one_tells(store: Stor
     assert not isinstance(popped, Exception)
     await store.subscribe("h", 0, queue="q")
     second = popped.messages[1]
-    await store.ack(
-        [
-            Ack(
-                transaction_id=second.transaction_id,
-                partition_id=second.partition_id,
-                lease_id=popped.lease_id,
-                group="g",
-            )
-        ]
-    )
+    await store.ack([ack_of(second, popped.lease_id, group="g")])
     messages = (await store.list_messages("q")).rows
     states = await store.group_states([(one.partition_id, one.seq) for one in messages])
     for message, state in zip(messages, states, strict=True):

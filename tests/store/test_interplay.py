@@ -11,6 +11,7 @@ from monarq.store import Store
 from tests.store.calls import (
     ack,
     ack_all,
+    ack_of,
     code_of,
     pop,
     pop_one,
@@ -298,16 +299,7 @@ async def test_a_big_batch_acked_in_random_order_over_several_leases_ends_comple
         popped = await pop(store, "q", 2000, lease_seconds=10)
         assert [m.seq for m in popped.messages] == [n for n in range(1, 1401) if n not in done]
         chosen = chance.sample(popped.messages, len(popped.messages) // 2)
-        outcomes = await store.ack(
-            [
-                Ack(
-                    transaction_id=message.transaction_id,
-                    partition_id=message.partition_id,
-                    lease_id=popped.lease_id,
-                )
-                for message in chosen
-            ]
-        )
+        outcomes = await store.ack([ack_of(message, popped.lease_id) for message in chosen])
         assert {code_of(outcome) for outcome in outcomes} == {None}
         done |= {message.seq for message in chosen}
         clock.advance(10)

@@ -39,6 +39,7 @@ from monarq.model import (
 from monarq.store import Store, open_store
 from monarq.store.contract import Outcome
 from tests.store import strategies as some
+from tests.store.calls import ack_of
 from tests.store.comparison import SideBySide
 from tests.store.conftest import Place, new_place
 from tests.store.reference import Reference
@@ -236,12 +237,7 @@ class Histories(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             return [Ack(lease_id=lease, group=recent[lease]) for lease in leases]
         return [
-            Ack(
-                transaction_id=message.transaction_id,
-                partition_id=message.partition_id,
-                lease_id=lease,
-                group=group,
-            )
+            ack_of(message, lease, group=group)
             for wanted in leases
             for message, lease, group in self.delivered
             if lease == wanted
@@ -254,11 +250,10 @@ class Histories(RuleBasedStateMachine):
         group = next(group for _, lease, group in self.delivered if lease == lease_id)
         messages = [m for m, lease, _ in self.delivered if lease == lease_id]
         acks = [
-            Ack(
-                status=data.draw(some.statuses),
-                transaction_id=message.transaction_id,
-                partition_id=message.partition_id,
-                lease_id=lease_id,
+            ack_of(
+                message,
+                lease_id,
+                data.draw(some.statuses),
                 group=group,
                 error=data.draw(some.errors),
             )

@@ -7,7 +7,7 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import InvalidRequestError, LeaseExpiredError, MonarqError
-from monarq.model import Ack, Pop, PushItem
+from monarq.model import DEFAULT_GROUP, Ack, Pop, PushItem
 from monarq.store import Store
 from tests.store.calls import (
     ack,
@@ -403,7 +403,7 @@ async def test_an_ack_of_a_whole_lease_answers_all_its_partitions(store: Store) 
     popped = await pop(store, "q", 100, partitions=3)
     acked = await ack_all(store, popped)
     assert (acked.count, acked.lease_released, acked.dead) == (6, True, 0)
-    assert (await group_row(store, "q", "__QUEUE_MODE__")).lag == 0
+    assert (await group_row(store, "q", DEFAULT_GROUP)).lag == 0
 
 
 # --- a named partition ---
@@ -428,9 +428,9 @@ async def test_what_is_popped_with_auto_ack_is_done_without_a_lease(store: Store
     await push_many(store, "q", 5)
     popped = await pop(store, "q", 3, auto_ack=True)
     assert (seqs_of(popped), popped.lease_id, popped.lease_until) == ([1, 2, 3], None, None)
-    row = await group_row(store, "q", "__QUEUE_MODE__")
+    row = await group_row(store, "q", DEFAULT_GROUP)
     assert (row.completed, row.lag) == (3, 2)
-    assert (await cursor_row(store, "q", "__QUEUE_MODE__")).lease_until is None
+    assert (await cursor_row(store, "q", DEFAULT_GROUP)).lease_until is None
     popped = await pop(store, "q", 3, auto_ack=True)
     assert seqs_of(popped) == [4, 5]
     assert (await pop(store, "q", 3, auto_ack=True)).messages == []
@@ -455,7 +455,7 @@ async def test_auto_ack_over_several_partitions_completes_them_all(store: Store)
         await push_many(store, "q", 2, partition=partition)
     popped = await pop(store, "q", 100, partitions=3, auto_ack=True)
     assert len(popped.messages) == 6
-    assert (await group_row(store, "q", "__QUEUE_MODE__")).lag == 0
+    assert (await group_row(store, "q", DEFAULT_GROUP)).lag == 0
     assert await drain(store, "q") == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from monarq.errors import InvalidRequestError
 from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Pop, Popped, PushItem, QueueKind
 from monarq.store import Store
-from tests.store.calls import push_items, unwrap
+from tests.store.calls import ack_of, push_items, unwrap
 
 SIZE = 100
 
@@ -106,13 +106,7 @@ async def test_the_bound_counts_only_what_is_delivered_again(store: Store) -> No
     popped = await pop(store, 10**6)
     answered = [2, 4]
     acks = [
-        Ack(
-            partition_id=message.partition_id,
-            transaction_id=message.transaction_id,
-            lease_id=popped.lease_id,
-        )
-        for message in popped.messages
-        if message.seq in answered
+        ack_of(message, popped.lease_id) for message in popped.messages if message.seq in answered
     ]
     for one in await store.ack(acks):
         unwrap([one])

@@ -29,6 +29,7 @@ from monarq.model import (
 )
 from tests.postgres_server import fresh_database
 from tests.shared_postgres import POSTGRES_NAMES
+from tests.store.calls import ack_of
 from tests.store.grown_database import (
     GROW,
     NO_STATISTICS,
@@ -138,13 +139,7 @@ async def popped(session: Session, pops: list[Pop]) -> list[Popped]:
 def acks(answers: list[Popped], status: AckStatus = AckStatus.COMPLETED) -> list[Ack]:
     """One for each message, under its transaction id."""
     return [
-        Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=answer.lease_id,
-            group="g",
-            status=status,
-        )
+        ack_of(message, answer.lease_id, status, group="g")
         for answer in answers
         for message in answer.messages
     ]

@@ -35,6 +35,7 @@ from monarq.model import (
     StartFrom,
     Transaction,
 )
+from tests.store.calls import ack_of
 from tests.store.reference import Reference
 
 T = TypeVar("T")
@@ -74,13 +75,7 @@ def pop_seqs(model: Reference, queue: str, batch: int = 10) -> list[int]:
 def answers(popped: Popped, *statuses: str) -> list[Ack]:
     """One ack for each of the popped messages."""
     return [
-        Ack(
-            status=AckStatus(status),
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=popped.lease_id,
-            group="g",
-        )
+        ack_of(message, popped.lease_id, AckStatus(status), group="g")
         for message, status in zip(popped.messages, statuses, strict=True)
     ]
 
@@ -146,16 +141,7 @@ def test_each_lease_that_does_not_hold_has_its_own_error(
     [message] = first.messages
 
     def error(lease_id: str | None) -> type[LeaseError]:
-        [answer] = model.ack(
-            [
-                Ack(
-                    lease_id=lease_id,
-                    transaction_id=message.transaction_id,
-                    partition_id=message.partition_id,
-                    group="g",
-                )
-            ]
-        )
+        [answer] = model.ack([ack_of(message, lease_id, group="g")])
         assert isinstance(answer, LeaseError)
         return type(answer)
 

@@ -12,7 +12,7 @@ import pytest
 from monarq.errors import StoreUnavailableError
 from monarq.model import Ack, Acked, AckStatus, Pop, Push, PushItem, QueueKind, StartFrom
 from monarq.store import Store
-from tests.store.calls import ack, code_of, pop, push, push_items, unwrap
+from tests.store.calls import ack, ack_of, code_of, pop, push, push_items, unwrap
 from tests.store.conftest import OpenStore, Place
 from tests.store.waiting import wait_until
 
@@ -161,11 +161,7 @@ async def test_what_was_popped_before_is_not_taken_for_what_is_popped_under_the_
         # Its sender repeats what was lost, not quite as it was.
         await push_items(other, *(PushItem("q", b"1", transaction_id=name) for name in "cabd"))
         popped = await pop(store, "q", 4, group="g")
-        acks = [
-            Ack(transaction_id=each.transaction_id, partition_id=each.partition_id,
-                lease_id=popped.lease_id, group="g")
-            for each in popped.messages[1:3]
-        ]  # fmt: skip
+        acks = [ack_of(each, popped.lease_id, group="g") for each in popped.messages[1:3]]
         assert [code_of(answer) for answer in await store.ack(acks)] == [None, None]
         assert popped.lease_id is not None
         await store.ack([Ack(lease_id=popped.lease_id, status=AckStatus.RELEASE, group="g")])
@@ -193,11 +189,7 @@ async def test_an_ack_under_way_is_answered_though_all_that_was_known_is_forgott
 ) -> None:
     await push_items(store, *(PushItem("q", b"1", transaction_id=name) for name in "ab"))
     popped = await pop(store, "q", 2)
-    acks = [
-        Ack(transaction_id=each.transaction_id, partition_id=each.partition_id,
-            lease_id=popped.lease_id)
-        for each in popped.messages
-    ]  # fmt: skip
+    acks = [ack_of(each, popped.lease_id) for each in popped.messages]
     connection = await asyncpg.connect(place.address)
     try:
         async with connection.transaction():

@@ -28,6 +28,7 @@ from monarq.model import (
 )
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import SqliteStore
+from tests.store.calls import ack_of
 
 T = TypeVar("T")
 
@@ -108,13 +109,7 @@ async def popped(store: SqliteStore, *pops: Pop) -> list[Popped]:
 
 def acks(answers: Sequence[Popped], status: AckStatus = AckStatus.COMPLETED) -> list[Ack]:
     return [
-        Ack(
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=answer.lease_id,
-            group="g",
-            status=status,
-        )
+        ack_of(message, answer.lease_id, status, group="g")
         for answer in answers
         for message in answer.messages
     ]

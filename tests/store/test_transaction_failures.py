@@ -9,10 +9,10 @@ from monarq.clock import ManualClock
 from monarq.errors import TransactionFailedError
 from monarq.model import Ack, Push, PushItem
 from monarq.store import Store
-from tests.store.calls import ack, pop, push, push_many, transaction
+from tests.store.calls import ack, ack_of, pop, push, push_many, transaction
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import every, nothing_changes, stored_payloads
-from tests.store.transaction_scene import Scene, answer, make_scene
+from tests.store.transaction_scene import Scene, make_scene
 
 BadOperation = Callable[[Scene, Store], Awaitable[Push | Ack]]
 
@@ -46,20 +46,15 @@ async def unknown_message(scene: Scene, store: Store) -> Ack:
 
 
 async def made_up_lease(scene: Scene, store: Store) -> Ack:
-    return answer(scene.first, "99999-0123456789abcdef")
+    return ack_of(scene.first, "99999-0123456789abcdef")
 
 
 async def foreign_lease(scene: Scene, store: Store) -> Ack:
-    return answer(scene.first, scene.items.lease_id)
+    return ack_of(scene.first, scene.items.lease_id)
 
 
 async def foreign_group(scene: Scene, store: Store) -> Ack:
-    return Ack(
-        transaction_id=scene.first.transaction_id,
-        partition_id=scene.first.partition_id,
-        lease_id=scene.messages.lease_id,
-        group="another",
-    )
+    return ack_of(scene.first, scene.messages.lease_id, group="another")
 
 
 async def not_in_the_lease(scene: Scene, store: Store) -> Ack:
@@ -119,7 +114,7 @@ async def test_a_second_answer_to_one_message_in_a_transaction_fails_all_of_it(
     scene = await make_scene(store, clock)
     async with nothing_changes(store):
         with pytest.raises(TransactionFailedError) as caught:
-            await transaction(store, *scene.good, answer(scene.first, scene.messages.lease_id))
+            await transaction(store, *scene.good, ack_of(scene.first, scene.messages.lease_id))
         assert (caught.value.operation, caught.value.cause.code) == (7, "already_acked")
 
 

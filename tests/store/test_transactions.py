@@ -6,7 +6,7 @@ from monarq.clock import ManualClock
 from monarq.errors import MonarqError, TransactionFailedError
 from monarq.model import Ack, Acked, ItemState, Push, Pushed, PushItem, PushStatus, Transaction
 from monarq.store import Store
-from tests.store.calls import ack, code_of, pop, push, push_many, transaction
+from tests.store.calls import ack, ack_of, code_of, pop, push, push_many, transaction
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     COMPLETED,
@@ -20,7 +20,7 @@ from tests.store.scenarios import (
     stats,
     stored_payloads,
 )
-from tests.store.transaction_scene import answer, make_scene
+from tests.store.transaction_scene import make_scene
 
 
 async def test_all_operations_of_a_good_transaction_are_carried_out_and_answered_in_order(
@@ -159,7 +159,7 @@ async def test_a_lease_over_several_partitions_is_answered_in_one_transaction(
     done = await transaction(
         store,
         *(
-            answer(message, popped.lease_id, status)
+            ack_of(message, popped.lease_id, status)
             for message, status in zip(popped.messages, statuses, strict=True)
         ),
         Push([PushItem("q", b"9", partition=name) for name in "cab"]),
@@ -181,12 +181,7 @@ async def test_an_item_completed_in_a_transaction_keeps_its_result(store: Store)
     [item] = popped.messages
     await transaction(
         store,
-        Ack(
-            transaction_id=item.transaction_id,
-            partition_id=item.partition_id,
-            lease_id=popped.lease_id,
-            result=b'{"ok":true}',
-        ),
+        ack_of(item, popped.lease_id, result=b'{"ok":true}'),
         Push([PushItem("w", b"next", priority=1, delay_seconds=5)]),
     )
     assert (await store.get_item(item.id)).state is ItemState.DONE
@@ -216,7 +211,7 @@ async def test_crossing_transactions_of_two_stores_end_without_deadlock_or_loss(
             ]
             await transaction(
                 through,
-                *(answer(message, popped.lease_id) for message in popped.messages),
+                *(ack_of(message, popped.lease_id) for message in popped.messages),
                 Push(items),
             )
             moved += len(popped.messages)

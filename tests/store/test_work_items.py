@@ -25,7 +25,7 @@ from monarq.model import (
     PushItem,
 )
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many, renew
+from tests.store.calls import ack, ack_all, ack_of, pop, pop_one, push, push_items, push_many, renew
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     COMPLETED,
@@ -729,13 +729,7 @@ async def test_items_of_many_queues_in_one_push_each_keep_what_is_theirs(
 
 def answers(messages: Sequence[Message], lease_id: str | None, *statuses: AckStatus) -> list[Ack]:
     return [
-        Ack(
-            status=status,
-            transaction_id=message.transaction_id,
-            partition_id=message.partition_id,
-            lease_id=lease_id,
-            result=message.payload,
-        )
+        ack_of(message, lease_id, status, result=message.payload)
         for message, status in zip(messages, statuses, strict=True)
     ]
 

@@ -3,19 +3,10 @@
 from dataclasses import dataclass
 
 from monarq.clock import ManualClock
-from monarq.model import Ack, AckStatus, Message, Popped, Push, PushItem
+from monarq.model import Ack, Message, Popped, Push, PushItem
 from monarq.store import Store
-from tests.store.calls import pop, push, push_many
-from tests.store.scenarios import COMPLETED, DEAD, FAILED, WORK
-
-
-def answer(message: Message, lease: str | None, status: AckStatus = COMPLETED) -> Ack:
-    return Ack(
-        status=status,
-        transaction_id=message.transaction_id,
-        partition_id=message.partition_id,
-        lease_id=lease,
-    )
+from tests.store.calls import ack_of, pop, push, push_many
+from tests.store.scenarios import DEAD, FAILED, WORK
 
 
 @dataclass
@@ -37,12 +28,12 @@ class Scene:
         item, other, _ = self.items.messages
         return [
             Push([PushItem("q", b"new"), PushItem("brand new", b"1", partition="p")]),
-            answer(one, self.messages.lease_id),
+            ack_of(one, self.messages.lease_id),
             Push([PushItem("w", b"new", transaction_id="unique")]),
-            answer(two, self.messages.lease_id, DEAD),
-            answer(item, self.items.lease_id),
-            answer(three, self.messages.lease_id, FAILED),
-            answer(other, self.items.lease_id, DEAD),
+            ack_of(two, self.messages.lease_id, DEAD),
+            ack_of(item, self.items.lease_id),
+            ack_of(three, self.messages.lease_id, FAILED),
+            ack_of(other, self.items.lease_id, DEAD),
         ]
 
 
