@@ -1,4 +1,4 @@
-"""Pop: who gets what and in which order; one lease per partition and group; nobody starves."""
+"""Pop: who gets what; one lease per partition and group, and how long it lasts."""
 
 import asyncio
 from collections import Counter
@@ -7,32 +7,11 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import InvalidRequestError, LeaseExpiredError, MonarqError
-from monarq.model import DEFAULT_GROUP, Ack, Pop, PushItem
+from monarq.model import DEFAULT_GROUP, Ack, Pop
 from monarq.store import Store
-from tests.store.calls import (
-    ack,
-    ack_all,
-    pop,
-    pop_one,
-    push,
-    push_items,
-    push_many,
-    renew,
-    seqs,
-    unwrap,
-)
+from tests.store.calls import ack, ack_all, pop, pop_one, push, push_many, renew, seqs, unwrap
 from tests.store.conftest import OpenStore
-from tests.store.scenarios import (
-    RELEASE,
-    WORK,
-    cursor_row,
-    drain,
-    every,
-    group_row,
-    nothing_changes,
-    numbers,
-    seqs_of,
-)
+from tests.store.scenarios import WORK, drain, group_row, numbers, seqs_of
 
 
 async def test_a_pop_gives_the_next_messages_in_order_and_no_more_than_asked(
@@ -221,131 +200,6 @@ async def test_renewing_a_lease_over_several_partitions_renews_those_still_under
         await ack(store, message, popped.lease_id)
 
 
-# --- fairness ---
-
-
-async def test_the_partition_that_waits_longest_is_next_whatever_its_name_or_number(
-    store: Store, clock: ManualClock
-) -> None:
-    order = ["m", "z", "a", "k", "b"]
-    await push_items(store, *(PushItem("q", b"1", name) for name in sorted(order)))
-    await drain(store, "q")
-    for partition in order:
-        clock.advance(1)
-        await push(store, "q", partition=partition)
-    assert [(await pop_one(store, "q"))[0].partition for _ in order] == order
-
-
-async def test_requests_of_one_call_take_what_waits_longest_and_keep_it(
-    store: Store, clock: ManualClock
-) -> None:
-    order = ["m", "z", "a", "k", "b"]
-    await push_items(store, *(PushItem("q", b"1", name) for name in sorted(order)))
-    await drain(store, "q")
-    for partition in order:
-        clock.advance(1)
-        await push(store, "q", partition=partition)
-    answers = [unwrap([each]) for each in await store.pop([Pop(queue="q")] * 3)]
-    assert [answer.messages[0].partition for answer in answers] == order[:3]
-    others = [unwrap([each]) for each in await store.pop([Pop(queue="q")] * 4)]
-    got = [message.partition for answer in others for message in answer.messages]
-    assert got == order[3:]
-    for answer in answers:
-        assert (await ack_all(store, answer)).count == 1
-
-
-async def test_partitions_that_wait_equally_long_are_served_in_the_order_of_their_numbers(
-    store: Store,
-) -> None:
-    for partition in ("c", "a", "b"):
-        await push(store, "q", partition=partition)
-    assert [(await pop_one(store, "q"))[0].partition for _ in range(3)] == ["c", "a", "b"]
-
-
-async def test_a_later_push_does_not_send_a_waiting_partition_to_the_back(
-    store: Store, clock: ManualClock
-) -> None:
-    await push(store, "q", partition="first")
-    clock.advance(1)
-    await push(store, "q", partition="second")
-    clock.advance(1)
-    await push(store, "q", partition="first")
-    assert (await pop_one(store, "q"))[0].partition == "first"
-
-
-async def test_a_partition_that_was_served_goes_behind_those_that_wait(
-    store: Store, clock: ManualClock
-) -> None:
-    for partition in "abc":
-        await push_many(store, "q", 3, partition=partition)
-        clock.advance(1)
-    served = []
-    for _ in range(9):
-        message, lease = await pop_one(store, "q")
-        clock.advance(1)
-        await ack(store, message, lease)
-        served.append(message.partition)
-    assert "".join(served) == "abcabcabc"
-
-
-async def test_a_released_partition_goes_behind_those_that_wait_too(
-    store: Store, clock: ManualClock
-) -> None:
-    await push(store, "q", partition="a")
-    clock.advance(1)
-    await push(store, "q", partition="b")
-    message, lease = await pop_one(store, "q")
-    assert message.partition == "a"
-    clock.advance(1)
-    await ack(store, message, lease, RELEASE)
-    assert [(await pop_one(store, "q"))[0].partition for _ in range(2)] == ["b", "a"]
-
-
-async def test_an_expired_partition_waits_from_its_deadline_on(
-    store: Store, clock: ManualClock
-) -> None:
-    await push(store, "q", partition="expires")
-    await pop(store, "q", lease_seconds=10)
-    clock.advance(9)
-    await push(store, "q", partition="before")
-    clock.advance(2)
-    await push(store, "q", partition="after")
-    order = [(await pop_one(store, "q"))[0].partition for _ in range(3)]
-    assert order == ["before", "expires", "after"]
-
-
-async def test_a_quiet_partition_is_not_starved_by_ones_that_never_run_dry(
-    store: Store, clock: ManualClock
-) -> None:
-    for partition in ("busy1", "busy2"):
-        await push_many(store, "q", 5, partition=partition)
-    clock.advance(1)
-    await push(store, "q", partition="quiet")
-    served = []
-    for _ in range(6):
-        message, lease = await pop_one(store, "q")
-        clock.advance(1)
-        await ack(store, message, lease)
-        await push(store, "q", partition=message.partition)
-        served.append(message.partition)
-    assert served == ["busy1", "busy2", "quiet"] * 2
-
-
-async def test_every_one_of_many_partitions_is_served_before_any_is_served_twice(
-    store: Store, clock: ManualClock
-) -> None:
-    names = {f"p{n}" for n in range(40)}
-    await push_items(store, *(PushItem("q", b"1", name) for name in names for _ in range(2)))
-    for _ in range(2):
-        served = set()
-        for _ in range(40):
-            message, lease = await pop_one(store, "q")
-            clock.advance(0.001)
-            await ack(store, message, lease)
-            served.add(message.partition)
-        assert served == names
-
-
 # --- several partitions under one lease ---
 
 
@@ -421,53 +275,6 @@ async def test_a_pop_of_a_named_partition_takes_that_one_though_others_wait_long
     assert [p.partition for p in await store.export_plan("q")] == ["first", "named"]
 
 
-# --- auto-ack ---
-
-
-async def test_what_is_popped_with_auto_ack_is_done_without_a_lease(store: Store) -> None:
-    await push_many(store, "q", 5)
-    popped = await pop(store, "q", 3, auto_ack=True)
-    assert (seqs_of(popped), popped.lease_id, popped.lease_until) == ([1, 2, 3], None, None)
-    row = await group_row(store, "q", DEFAULT_GROUP)
-    assert (row.completed, row.lag) == (3, 2)
-    assert (await cursor_row(store, "q", DEFAULT_GROUP)).lease_until is None
-    popped = await pop(store, "q", 3, auto_ack=True)
-    assert seqs_of(popped) == [4, 5]
-    assert (await pop(store, "q", 3, auto_ack=True)).messages == []
-
-
-async def test_what_was_popped_with_auto_ack_cannot_be_acked_again(store: Store) -> None:
-    await push(store, "q")
-    [message] = (await pop(store, "q", auto_ack=True)).messages
-    async with nothing_changes(store):
-        with pytest.raises(LeaseExpiredError):
-            await ack(store, message, None)
-
-
-async def test_auto_ack_of_one_group_leaves_the_others_their_messages(store: Store) -> None:
-    await push_many(store, "q", 2)
-    await pop(store, "q", 2, auto_ack=True, group="g1")
-    assert await seqs(store, "q", group="g2") == [1, 2]
-
-
-async def test_auto_ack_over_several_partitions_completes_them_all(store: Store) -> None:
-    for partition in "abc":
-        await push_many(store, "q", 2, partition=partition)
-    popped = await pop(store, "q", 100, partitions=3, auto_ack=True)
-    assert len(popped.messages) == 6
-    assert (await group_row(store, "q", DEFAULT_GROUP)).lag == 0
-    assert await drain(store, "q") == []
-
-
-async def test_work_items_popped_with_auto_ack_are_done(store: Store) -> None:
-    await store.configure("w", kind=WORK)
-    await push_many(store, "w", 3)
-    popped = await pop(store, "w", 2, auto_ack=True)
-    assert (numbers(popped), popped.lease_id) == ([1, 2], None)
-    states = [row.state for row in await every(store.list_items, "w")]
-    assert states == ["done", "done", "ready"]
-
-
 # --- pause ---
 
 
@@ -509,88 +316,7 @@ async def test_a_paused_queue_does_not_hold_up_the_others_of_its_namespace(store
     assert numbers(await drain(store, namespace="ns")) == [1]
 
 
-# --- by namespace and task ---
-
-
-async def test_a_pop_by_namespace_and_task_considers_the_queues_with_those_labels(
-    store: Store,
-) -> None:
-    for namespace in ("n1", "n2"):
-        for task in ("t1", "t2"):
-            await push(store, f"{namespace}-{task}", namespace=namespace, task=task)
-    await push(store, "bare")
-
-    async def found(**labels: str) -> list[str]:
-        return sorted(m.queue for m in await drain(store, group=str(labels), **labels))
-
-    assert await found(namespace="n1") == ["n1-t1", "n1-t2"]
-    assert await found(task="t2") == ["n1-t2", "n2-t2"]
-    assert await found(namespace="n2", task="t1") == ["n2-t1"]
-    assert await found(namespace="n3") == []
-    assert await found(namespace="n1", task="t3") == []
-
-
-async def test_queues_of_higher_priority_come_first_then_whoever_waits_longest(
-    store: Store, clock: ManualClock
-) -> None:
-    for name, priority in (("low", -5), ("b", 0), ("high", 10), ("a", 0)):
-        await store.configure(name, namespace="ns", options={"priority": priority})
-        await push_many(store, name, 2)
-        clock.advance(1)
-    order = []
-    for _ in range(8):
-        popped = await pop(store, namespace="ns")
-        order.append(popped.messages[0].queue)
-        clock.advance(1)
-        await ack_all(store, popped)
-    assert order == ["high", "high", "b", "a", "b", "a", "low", "low"]
-
-
-async def test_a_pop_by_namespace_passes_over_work_queues(store: Store) -> None:
-    await store.configure("w", kind=WORK, namespace="ns")
-    await push(store, "w")
-    assert (await pop(store, namespace="ns")).messages == []
-    await push(store, "q", namespace="ns")
-    assert [message.queue for message in await drain(store, namespace="ns")] == ["q"]
-    assert [item.state for item in await every(store.list_items, "w")] == ["ready"]
-
-
-async def test_a_pop_by_namespace_finds_a_queue_once_it_is_labelled_and_not_after(
-    store: Store,
-) -> None:
-    await push(store, "q", b"1")
-    assert (await pop(store, namespace="ns")).messages == []
-    await store.configure("q", namespace="ns")
-    popped = await pop(store, namespace="ns")
-    assert numbers(popped) == [1]
-    await ack_all(store, popped)
-    await push(store, "q", b"2")
-    await store.configure("q", namespace="elsewhere")
-    assert (await pop(store, namespace="ns")).messages == []
-    assert numbers(await pop(store, namespace="elsewhere")) == [2]
-
-
-async def test_a_pop_by_namespace_and_one_by_queue_share_the_groups_cursor(store: Store) -> None:
-    await push_many(store, "q", 2, namespace="ns")
-    message, lease = await pop_one(store, "q", group="g")
-    assert (await pop(store, namespace="ns", group="g")).messages == []
-    await ack(store, message, lease, group="g")
-    assert numbers(await pop(store, namespace="ns", group="g")) == [2]
-
-
-async def test_a_pop_by_namespace_may_take_partitions_of_several_queues(store: Store) -> None:
-    for queue in ("q1", "q2", "q3"):
-        await push_many(store, queue, 2, namespace="ns")
-    popped = await pop(store, namespace="ns", batch=5, partitions=3)
-    assert [(m.queue, m.seq) for m in popped.messages] == [
-        ("q1", 1),
-        ("q1", 2),
-        ("q2", 1),
-        ("q2", 2),
-        ("q3", 1),
-    ]
-    await ack_all(store, popped)
-    assert [(m.queue, m.seq) for m in await drain(store, namespace="ns")] == [("q3", 2)]
+# --- many requests in one call ---
 
 
 async def test_requests_of_one_call_are_each_served_on_their_own_terms(
