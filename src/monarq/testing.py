@@ -21,6 +21,7 @@ from monarq.clock import ManualClock
 from monarq.errors import NotFoundError
 from monarq.jobs.worker import Worker
 from monarq.model import ItemState, QueueKind
+from monarq.model.pages import walk
 
 _ANYTHING = object()
 _WAITING = (ItemState.READY, ItemState.SCHEDULED, ItemState.LEASED)
@@ -83,18 +84,9 @@ class TestBroker:
             kind = (await admin.get_queue(queue)).kind
         except NotFoundError:
             return []
-        found: list[bytes] = []
-        after = None
-        while True:
-            page: Any
-            if kind is QueueKind.WORK:
-                page = await admin.list_items(queue, limit=1000, after=after)
-            else:
-                page = await admin.list_messages(queue, limit=1000, after=after)
-            found += [row.payload for row in page.rows]
-            after = page.next
-            if after is None:
-                return [msgspec.json.decode(payload) for payload in found]
+        listed: Any = admin.list_items if kind is QueueKind.WORK else admin.list_messages
+        rows = walk(lambda limit, after: listed(queue, limit=limit, after=after))
+        return [msgspec.json.decode(row.payload) async for row in rows]
 
     async def pending(self, queue: str) -> int:
         """How many messages somebody still has before them, or items are not finished."""

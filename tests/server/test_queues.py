@@ -207,7 +207,7 @@ async def test_depth_tells_what_a_group_or_the_slowest_one_has_before_it(api: Ap
 async def test_the_overview_sums_up_all_queues_over_many_pages(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monarq.server.queue_totals.MOST", 2)
+    monkeypatch.setattr("monarq.server.queue_totals.MOST_ROWS", 2)
     for number in range(5):
         await api.push(
             {

@@ -20,6 +20,7 @@ from monarq.cli.formats import duration, size
 from monarq.clock import SECOND, SystemClock
 from monarq.config import Settings
 from monarq.errors import MonarqError, SettingsError
+from monarq.model.pages import walk
 from monarq.places import is_postgres, without_password
 
 if TYPE_CHECKING:
@@ -236,22 +237,18 @@ async def check_workers(client: AsyncClient) -> AsyncIterator[Finding]:
 
     now = time.time_ns() // 1_000
     there, lost = 0, []
-    after = None
-    while True:
-        page = await client.admin.list_records(KIND, limit=1000, after=after)
-        for record in page.rows:
-            info = read_worker(record)
-            here = info.process.host == os.uname().nodename
-            gone = here and not is_alive(info.process)
-            if info.state == "stopped":
-                continue
-            if gone or is_lost(record, info, now):
-                lost.append(info.id)
-            else:
-                there += 1
-        after = page.next
-        if after is None:
-            break
+    async for record in walk(
+        lambda limit, after: client.admin.list_records(KIND, limit=limit, after=after)
+    ):
+        info = read_worker(record)
+        here = info.process.host == os.uname().nodename
+        gone = here and not is_alive(info.process)
+        if info.state == "stopped":
+            continue
+        if gone or is_lost(record, info, now):
+            lost.append(info.id)
+        else:
+            there += 1
     if lost:
         yield Finding(
             "workers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from monarq.cli.calling import Caller, calling, confirm
 from monarq.cli.formats import counted, moment
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import DeadLetter, DeadLetterFilter
+from monarq.model.pages import all_rows
 
 app = typer.Typer(help="Look at what is dead, and bring it back.", no_args_is_help=True)
 
@@ -135,15 +137,11 @@ def _find(client: Any, letter: str | None, queue: str | None) -> DeadLetter:
     """By its number, or by the id of the job or message: the newest with that id."""
     if letter is None:
         raise InvalidRequestError("name a dead letter: `monarq dlq list` shows them")
-    after = None
-    while True:
-        page = client.admin.list_dead_letters(
-            DeadLetterFilter(queue=queue), limit=1000, after=after
-        )
-        for row in page.rows:
-            if letter in (row.transaction_id, str(row.id)):
-                found: DeadLetter = row
-                return found
-        after = page.next
-        if after is None:
-            raise NotFoundError(f"there is no dead letter {letter!r}")
+    which = DeadLetterFilter(queue=queue)
+    rows: Iterator[DeadLetter] = all_rows(
+        lambda limit, after: client.admin.list_dead_letters(which, limit=limit, after=after)
+    )
+    for row in rows:
+        if letter in (row.transaction_id, str(row.id)):
+            return row
+    raise NotFoundError(f"there is no dead letter {letter!r}")

@@ -12,6 +12,7 @@ from monarq.cli.partitions import all_partitions
 from monarq.cli.queues import all_groups, group_row
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Cursor, PartitionStats, Seek, SeekTo
+from monarq.model.pages import walk
 
 if TYPE_CHECKING:
     from monarq.client.async_client import AsyncClient
@@ -122,16 +123,12 @@ async def _effect(client: AsyncClient, request: Seek) -> tuple[int, int, int]:
 
 
 async def _cursors(client: AsyncClient, request: Seek) -> list[Cursor]:
-    found: list[Cursor] = []
-    after = None
-    while True:
-        page = await client.admin.list_cursors(
-            request.queue, request.group, limit=1000, after=after
+    rows = walk(
+        lambda limit, after: client.admin.list_cursors(
+            request.queue, request.group, limit=limit, after=after
         )
-        found += page.rows
-        after = page.next
-        if after is None:
-            return found
+    )
+    return [row async for row in rows]
 
 
 async def _position(client: AsyncClient, row: PartitionStats, request: Seek) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from monarq.cli.formats import moment
 from monarq.cli.looking import Looker
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.job import CommandJob, job_state, read_job, read_result
-from monarq.model import Attempt, Item, ItemState, QueueKind
+from monarq.model import Attempt, Item, ItemState, Queue, QueueKind
+from monarq.model.pages import all_rows
 
 #: Beyond so many, jobs that failed are counted as scheduled.
 _MOST_COUNTED = 1000
@@ -93,13 +95,10 @@ def find_job(client: Looker, job_id: str, queue: str | None) -> Item:
 
 
 def work_queues(client: Looker) -> list[str]:
-    names, after = [], None
-    while True:
-        page = client.admin.list_queues(limit=1000, after=after)
-        names += [queue.name for queue in page.rows if queue.kind is QueueKind.WORK]
-        after = page.next
-        if after is None:
-            return names
+    queues: Iterator[Queue] = all_rows(
+        lambda limit, after: client.admin.list_queues(limit=limit, after=after)
+    )
+    return [queue.name for queue in queues if queue.kind is QueueKind.WORK]
 
 
 def job_counts(client: Looker, queue: str) -> dict[str, int]:

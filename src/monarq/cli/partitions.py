@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from monarq.model.pages import walk
+
 if TYPE_CHECKING:
     from monarq.client.async_client import AsyncClient
     from monarq.model import PartitionStats
@@ -11,11 +13,5 @@ if TYPE_CHECKING:
 
 async def all_partitions(client: AsyncClient, queue: str) -> list[PartitionStats]:
     """By partition id."""
-    found: list[PartitionStats] = []
-    after = None
-    while True:
-        page = await client.admin.list_partitions(queue, limit=1000, after=after)
-        found += page.rows
-        after = page.next
-        if after is None:
-            return found
+    rows = walk(lambda limit, after: client.admin.list_partitions(queue, limit=limit, after=after))
+    return [row async for row in rows]

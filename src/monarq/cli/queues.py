@@ -14,6 +14,7 @@ from monarq.cli.queue_options import with_option_flags
 from monarq.client.option_kinds import check_kind
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import DEFAULT_GROUP, Group, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.model.pages import all_rows
 
 if TYPE_CHECKING:
     from monarq.cli.looking import Looker
@@ -80,33 +81,19 @@ def queue_row(queue: Queue, stats: QueueStats) -> dict[str, Any]:
 
 
 def all_queues(client: Looker, **which: str | None) -> Iterator[Queue]:
-    after = None
-    while True:
-        page = client.admin.list_queues(limit=1000, after=after, **which)
-        yield from page.rows
-        after = page.next
-        if after is None:
-            return
+    return all_rows(
+        lambda limit, after: client.admin.list_queues(limit=limit, after=after, **which)
+    )
 
 
 def all_stats(client: Looker) -> Iterator[QueueStats]:
-    after = None
-    while True:
-        page = client.admin.queue_stats(limit=1000, after=after)
-        yield from page.rows
-        after = page.next
-        if after is None:
-            return
+    return all_rows(lambda limit, after: client.admin.queue_stats(limit=limit, after=after))
 
 
 def all_groups(client: Looker, **which: str | None) -> Iterator[Group]:
-    after = None
-    while True:
-        page = client.admin.list_groups(limit=1000, after=after, **which)
-        yield from page.rows
-        after = page.next
-        if after is None:
-            return
+    return all_rows(
+        lambda limit, after: client.admin.list_groups(limit=limit, after=after, **which)
+    )
 
 
 def group_row(group: Group) -> dict[str, Any]:

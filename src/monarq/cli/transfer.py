@@ -32,6 +32,7 @@ from monarq.model import (
     QueueOptions,
     StoredMessage,
 )
+from monarq.model.pages import all_rows
 
 if TYPE_CHECKING:
     from monarq.client.client import Client
@@ -145,14 +146,11 @@ def _queue_line(queue: Queue) -> QueueLine:
 
 
 def _messages(client: Client, queue: Queue) -> Iterator[MessageLine]:
-    after = None
-    while True:
-        page = client.admin.list_messages(queue.name, limit=1000, after=after)
-        # A message whose payload was deleted is kept from everyone.
-        yield from (_message_line(message) for message in page.rows if message.payload)
-        after = page.next
-        if after is None:
-            return
+    messages = all_rows(
+        lambda limit, after: client.admin.list_messages(queue.name, limit=limit, after=after)
+    )
+    # A message whose payload was deleted is kept from everyone.
+    return (_message_line(message) for message in messages if message.payload)
 
 
 def _message_line(message: StoredMessage) -> MessageLine:
@@ -170,13 +168,13 @@ def _message_line(message: StoredMessage) -> MessageLine:
 
 def _items(client: Client, queue: Queue) -> Iterator[MessageLine]:
     for state in _UNFINISHED:
-        after = None
-        while True:
-            page = client.admin.list_items(queue.name, state=state, limit=1000, after=after)
-            yield from map(_item_line, page.rows)
-            after = page.next
-            if after is None:
-                break
+        yield from map(_item_line, _items_in(client, queue.name, state))
+
+
+def _items_in(client: Client, queue: str, state: ItemState) -> Iterator[Item]:
+    return all_rows(
+        lambda limit, after: client.admin.list_items(queue, state=state, limit=limit, after=after)
+    )
 
 
 def _item_line(item: Item) -> MessageLine:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError
 from monarq.model import MetricPoint
-from monarq.server.paging import walk
+from monarq.model.pages import walk
 from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.status import DataPoint, Interval

@@ -7,18 +7,15 @@ still have a `next`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from monarq.model import Page
+from monarq.model.pages import MOST_ROWS, Fetch
 from monarq.wire.paging import PageQuery
 
 T = TypeVar("T")
-Fetch = Callable[[int, str | None], Awaitable[Page[T]]]
-"""Asks the store for a page: how many rows, after which token."""
 
-MOST = 1000
-"""Rows that a store gives at once."""
 MAX_SCANNED = 20_000
 """Rows that one request looks at."""
 MAX_BYTES = 32 << 20
@@ -46,7 +43,7 @@ async def collect(
     scanned = held = seen_bytes = 0
     while True:
         # Never more rows than are still wanted, so that the page ends where the token says.
-        want = min(max(skip + query.limit - len(rows), step), MOST)
+        want = min(max(skip + query.limit - len(rows), step), MOST_ROWS)
         if size is not None:
             want = min(want, _fitting(scanned, seen_bytes, held))
         page = await fetch(want, after)
@@ -74,18 +71,6 @@ def _fitting(scanned: int, seen_bytes: int, held: int) -> int:
     average = max(1, seen_bytes // scanned)
     # At most double, since the rows to come may be larger than those seen.
     return max(1, min(2 * scanned, (MAX_BYTES - held) // average))
-
-
-async def walk(fetch: Fetch[T], *, step: int = MOST) -> AsyncIterator[T]:
-    """All rows, page by page; other calls go in between."""
-    after = None
-    while True:
-        page = await fetch(step, after)
-        for row in page.rows:
-            yield row
-        after = page.next
-        if after is None:
-            return
 
 
 def paged(query: PageQuery, page: Page[Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from monarq.model import Queue, QueueKind, QueueStats
-from monarq.server.paging import MOST
+from monarq.model.pages import MOST_ROWS
 from monarq.store.contract import Store
 from monarq.wire.queues import QueueCounts
 
@@ -76,7 +76,7 @@ async def queue_totals(
     totals = Totals()
     after = None
     while True:
-        page = await store.list_queues(namespace=namespace, task=task, limit=MOST, after=after)
+        page = await store.list_queues(namespace=namespace, task=task, limit=MOST_ROWS, after=after)
         stats = {one.queue: one for one in await store.stats_of([q.name for q in page.rows])}
         for queue in page.rows:
             if queue.name in stats:

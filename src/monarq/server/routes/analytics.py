@@ -8,10 +8,11 @@ import socket
 from monarq.broker.measures import CallMeasure, Histogram
 from monarq.clock import SECOND
 from monarq.model import Page
+from monarq.model.pages import walk
 from monarq.server.analytics import Span, activity, activity_by_queue
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.paging import collect, paged, walk
+from monarq.server.paging import collect, paged
 from monarq.server.parameters import time_or_none
 from monarq.server.process_figures import process_figures
 from monarq.server.routing import Route

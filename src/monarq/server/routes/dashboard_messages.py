@@ -9,9 +9,10 @@ from monarq.clock import SECOND
 from monarq.errors import NotFoundError
 from monarq.ids import message_id, parse_message_id
 from monarq.model import DeadLetterFilter, Delivery, Item, QueueKind, Standing
+from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.paging import MOST, collect
+from monarq.server.paging import collect
 from monarq.server.parameters import path_name, path_partition_id, time_or_none
 from monarq.server.routes.items import item_fields
 from monarq.server.routing import Route
@@ -183,7 +184,7 @@ async def list_errors(service: Service, request: Request) -> Response:
         failed_from=time_or_none(query.from_, "from"),
         failed_to=time_or_none(query.to, "to"),
     )
-    found = await service.broker.store.dead_letter_errors(which, limit=MOST)
+    found = await service.broker.store.dead_letter_errors(which, limit=MOST_ROWS)
     wanted = query.search.casefold() if query.search is not None else ""
     matching = [one for one in found if wanted in one.error.casefold()]
     shown = matching[: query.limit]
@@ -202,7 +203,7 @@ async def list_errors(service: Service, request: Request) -> Response:
                 for one in shown
             ],
             total=sum(one.count for one in matching),
-            truncated=len(found) == MOST or len(shown) < len(matching),
+            truncated=len(found) == MOST_ROWS or len(shown) < len(matching),
         )
     )
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Cursor, Group, Page, Seek, SeekTo, StartFrom
+from monarq.model.pages import MOST_ROWS, walk
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
-from monarq.server.paging import MOST, collect, paged, walk
+from monarq.server.paging import collect, paged
 from monarq.server.parameters import path_name
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -237,7 +238,7 @@ async def subscribe(service: Service, request: Request) -> Response:
             success=True,
             consumer_group=name,
             subscription_timestamp=iso(begins) if begins else None,
-            queues=queues[:MOST],
+            queues=queues[:MOST_ROWS],
         )
     )
 

@@ -8,10 +8,11 @@ from msgspec import UNSET, Raw, structs
 
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Attempt, Item, ItemState, Page
+from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import raw_or_unset
-from monarq.server.paging import MOST, collect, paged
+from monarq.server.paging import collect, paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
@@ -36,7 +37,7 @@ async def _page(store: Store, query: ItemsQuery) -> Page[Item]:
     if query.order == "next":
         if query.state not in (None, ItemState.READY) or query.after is not None:
             raise InvalidRequestError("order=next lists one page of ready items")
-        wanted = min(query.offset + query.limit, MOST)
+        wanted = min(query.offset + query.limit, MOST_ROWS)
         return Page((await store.next_items(query.queue, limit=wanted))[query.offset :])
     return await collect(
         lambda limit, after: store.list_items(

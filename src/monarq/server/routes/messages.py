@@ -15,10 +15,11 @@ from monarq.model import (
     Item,
     QueueKind,
 )
+from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import item_as_message, message_row, message_rows
-from monarq.server.paging import MOST, paged
+from monarq.server.paging import paged
 from monarq.server.parameters import path_name, path_partition_id
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -110,7 +111,7 @@ async def _dead_letters_of(
     found: list[DeadLetter] = []
     after = None
     for _ in range(_SEARCHED):
-        page = await store.list_dead_letters(which, limit=MOST, after=after)
+        page = await store.list_dead_letters(which, limit=MOST_ROWS, after=after)
         found += [
             letter
             for letter in page.rows

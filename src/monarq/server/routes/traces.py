@@ -10,9 +10,10 @@ from msgspec import Raw
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import parse_message_id
 from monarq.model import Trace
+from monarq.model.pages import Fetch
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
-from monarq.server.paging import Fetch, collect, paged
+from monarq.server.paging import collect, paged
 from monarq.server.parameters import (
     partition_number,
     path_name,

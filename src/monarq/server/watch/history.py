@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
+from monarq.model.pages import walk
 from monarq.server.watch.percentiles import of_latencies
 from monarq.server.watch.snapshot import View, read_snapshot
 from monarq.store.contract import Store
@@ -126,22 +127,18 @@ async def slots(store: Store, since: int, until: int) -> list[tuple[int, Slot]]:
     the last one before, if it is not older than a day."""
     found: list[tuple[int, Slot]] = []
     first, last = _key(since - 86_400 * SECOND), _key(until)
-    after = None
-    while True:
-        page = await store.list_records(KIND, limit=200, after=after)
-        for record in page.rows:
-            if first <= record.key <= last:
-                try:
-                    begin = _begin(record.key)
-                    hour = _decode(record.value)
-                except (ValueError, msgspec.MsgspecError):
-                    continue
-                found += [
-                    (begin + minute * MINUTE, hour.slots[minute]) for minute in sorted(hour.slots)
-                ]
-        after = page.next
-        if after is None:
-            break
+    async for record in walk(
+        lambda limit, after: store.list_records(KIND, limit=limit, after=after), step=200
+    ):
+        if first <= record.key <= last:
+            try:
+                begin = _begin(record.key)
+                hour = _decode(record.value)
+            except (ValueError, msgspec.MsgspecError):
+                continue
+            found += [
+                (begin + minute * MINUTE, hour.slots[minute]) for minute in sorted(hour.slots)
+            ]
     before = [pair for pair in found if pair[0] < since][-1:]
     return before + [pair for pair in found if since <= pair[0] <= until]
 

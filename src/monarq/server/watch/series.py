@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from monarq.clock import SECOND
 from monarq.model import Latency, MetricPoint, Page
-from monarq.server.paging import walk
+from monarq.model.pages import walk
 from monarq.server.watch.history import MINUTE, slots
 from monarq.server.watch.percentiles import of_latencies
 from monarq.server.watch.snapshot import View

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from monarq.clock import SECOND
 from monarq.model import Record
-from monarq.server.paging import walk
+from monarq.model.pages import walk
 from monarq.store.contract import Store
 from monarq.wire.dashboard import RunningJobLine, ScheduleLine, WorkerCounts, WorkerLine
 

@@ -18,6 +18,7 @@ import msgspec
 from monarq.clock import Clock, SystemClock
 from monarq.errors import ForbiddenError, MonarqError, NotFoundError, UnauthorizedError
 from monarq.model import Page, Record
+from monarq.model.pages import all_rows
 from monarq.pipeline_runs import (
     ARCHIVE_KIND,
     BEAT_SECONDS,
@@ -182,10 +183,4 @@ def new_run_id(now: int) -> str:
 
 
 def _all(records: Records, kind: str) -> Iterator[Record]:
-    after = None
-    while True:
-        page = records.list_records(kind, limit=1000, after=after)
-        yield from page.rows
-        after = page.next
-        if after is None:
-            return
+    return all_rows(lambda limit, after: records.list_records(kind, limit=limit, after=after))

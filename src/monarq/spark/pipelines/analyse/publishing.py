@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from monarq.model import MAX_RECORD_BYTES
+from monarq.model.pages import all_rows
 from monarq.pipeline_records import ANALYSES_KEPT, ANALYSIS_KIND, REPORT_KIND, pack_report
 from monarq.spark.pipelines.analyse.figures import Analysis
 from monarq.spark.pipelines.analyse.running import Result
@@ -72,10 +73,7 @@ def _cut(analysis: Analysis, length: int) -> Analysis:
 
 
 def _keys(records: Records, kind: str) -> Iterator[str]:
-    after = None
-    while True:
-        page = records.list_records(kind, limit=100, after=after)
-        yield from (record.key for record in page.rows)
-        after = page.next
-        if after is None:
-            return
+    rows = all_rows(
+        lambda limit, after: records.list_records(kind, limit=limit, after=after), step=100
+    )
+    return (record.key for record in rows)
