@@ -18,7 +18,7 @@ from monarq.store.validation import check_push
 
 
 def payload_bytes(items: Sequence[PushItem]) -> int:
-    if isinstance(items, PushColumns):
+    if type(items) is PushColumns:
         return len(items.data)
     return sum([len(item.payload) for item in items])
 

@@ -66,7 +66,7 @@ class Target:
                 self.by_id |= by_id
             else:
                 return False
-        if isinstance(items, PushColumns) and not self.items:
+        if type(items) is PushColumns and not self.items:
             self.items = items
         else:
             self._listed().extend(items)
@@ -75,7 +75,7 @@ class Target:
 
     def _listed(self) -> list[PushItem]:
         """The items, to add others to them."""
-        if isinstance(self.items, PushColumns):
+        if type(self.items) is PushColumns:
             self.items = list(self.items)
         return self.items
 
@@ -147,7 +147,7 @@ def _payloads(target: Target, cipher: Cipher | None) -> list[bytes]:
 def _pieces(target: Target, cipher: Cipher | None) -> Iterable[tuple[int, int, bytes, array[int]]]:
     """The payloads as segments, as `segments.packed` makes them."""
     items = target.items
-    if isinstance(items, PushColumns) and not target.queue.options.encryption_enabled:
+    if type(items) is PushColumns and not target.queue.options.encryption_enabled:
         return segments.cut_up(items.data, items.sizes)
     return segments.packed(_payloads(target, cipher))
 
@@ -159,7 +159,7 @@ def _column(values: list[Any]) -> list[Any] | None:
 
 def _rare_columns(targets: list[Target]) -> tuple[list[Any] | None, list[Any] | None]:
     """Trace ids and headers."""
-    if len(targets) == 1 and isinstance(targets[0].items, PushColumns):
+    if len(targets) == 1 and type(targets[0].items) is PushColumns:
         return None, None
     items = list(chain.from_iterable(target.items for target in targets))
     headers = _column([item.headers for item in items])
@@ -239,8 +239,7 @@ def item_arguments(
         *_target_arguments(targets),
         list(accumulate(counts[:-1], initial=1)),
         b"".join([data for data, _ in pieces]),
-        numbers(list(accumulate(sizes[:-1], initial=1))),
-        numbers(sizes),
+        numbers(list(accumulate(sizes, initial=1))),
         ids,
         trace_ids,
         _producers(targets, requests),
@@ -253,7 +252,7 @@ def item_arguments(
 def _piece(target: Target, cipher: Cipher | None) -> tuple[bytes, list[int]]:
     """The payloads in one piece, and how long each is."""
     items = target.items
-    if isinstance(items, PushColumns) and not target.queue.options.encryption_enabled:
+    if type(items) is PushColumns and not target.queue.options.encryption_enabled:
         return items.data, items.sizes
     payloads = _payloads(target, cipher)
     return b"".join(payloads), list(map(len, payloads))
@@ -261,7 +260,7 @@ def _piece(target: Target, cipher: Cipher | None) -> tuple[bytes, list[int]]:
 
 def _work_columns(targets: list[Target]) -> list[list[Any] | None]:
     """Priorities, run times, delays, attempts and backoffs."""
-    if len(targets) == 1 and isinstance(targets[0].items, PushColumns):
+    if len(targets) == 1 and type(targets[0].items) is PushColumns:
         return [None] * 5
     items = list(chain.from_iterable(target.items for target in targets))
     delays = _column([item.delay_seconds for item in items])

@@ -300,7 +300,7 @@ def _queued(target: Target, first_seq: int) -> list[Pushed]:
         [item] = target.items
         own = item.transaction_id or f"{partition_id}-{first_seq}"
         return [Pushed(_QUEUED, queue, partition_id, first_seq, own, item.trace_id)]
-    if isinstance(target.items, PushColumns):
+    if type(target.items) is PushColumns:
         ids = target.items.transaction_ids or message_ids(
             partition_id, first_seq, len(target.items)
         )

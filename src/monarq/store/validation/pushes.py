@@ -54,7 +54,7 @@ def check_push(request: Push) -> PushShape:
         check_name(request.producer, "producer")
     ids: Sequence[str] = ()
     try:
-        if isinstance(items, PushColumns):
+        if type(items) is PushColumns:
             return _checked_columns(items)
         if len(items) == 1:
             shape = _shape_of_one(items[0].queue, items[0].partition)
