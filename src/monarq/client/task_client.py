@@ -10,7 +10,6 @@ from monarq.client.link import Link
 from monarq.client.schedules import Schedule
 from monarq.client.tasks import Task, TaskOptions, Tasks, task_name
 from monarq.client.work_queues import WorkQueues
-from monarq.ids import message_id
 from monarq.model import Push, PushItem, PushStatus
 
 P = ParamSpec("P")
@@ -47,8 +46,15 @@ class AsyncTask(Task[P, R], Generic[P, R]):
         await self._queues.ensure(self.options.queue)
         link = self._link
         pushed = await link.push(Push(items))
+        # The jobs of a task are alike: where one has its item's id for a transaction id, since it
+        # was given none, all have, and none has to be written again.
+        is_given = pushed[0].transaction_id != pushed[0].message_id
         return [
-            AsyncJob(link, message_id(each.partition_id, each.seq), each.status is not _DUPLICATE)
+            AsyncJob(
+                link,
+                each.message_id if is_given else each.transaction_id,
+                each.status is not _DUPLICATE,
+            )
             for each in pushed
         ]
 
