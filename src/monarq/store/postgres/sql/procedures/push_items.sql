@@ -1,15 +1,15 @@
 -- Push to work queues: as in push.sql, but each item is a row.
 
 -- t: targets, one a work queue; t_first says which item is its first. i: the items of all targets,
--- in order; i_at and i_bytes say where in p_data a payload begins, counted from 1, and how long it
--- is. A column in which no item has anything is null. Transaction ids are one text, as in
+-- in order; i_at says where in p_data each payload begins, counted from 1, and where the last one
+-- ends. A column in which no item has anything is null. Transaction ids are one text, as in
 -- push_messages.
 create or replace function monarq.push_items(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version integer[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_names text, t_count integer[], t_first integer[],
-    p_data bytea, i_at integer[], i_bytes integer[], p_transaction_ids text, i_trace_id text[],
-    i_producer text[], i_headers text[], i_priority integer[], i_run_at bigint[], i_delay bigint[],
+    p_data bytea, i_at integer[], p_transaction_ids text, i_trace_id text[], i_producer text[],
+    i_headers text[], i_priority integer[], i_run_at bigint[], i_delay bigint[],
     i_max_attempts integer[], i_backoff_base float8[], p_own boolean,
     out first_seqs bigint[]
 )
@@ -37,7 +37,9 @@ begin
         perform monarq.check_sizes(q_id, t_queue, t_count);
     end if;
 
-    -- One look at the queue for each target, and then its items: most calls have one target.
+    -- One look at the queue for each target, and then its items: most calls have one target. The
+    -- items come from a select list and not from `from unnest(...)`, which would write each column
+    -- down before the first row.
     insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, due_at,
         expires_at, max_attempts, backoff_base, created_at, payload, transaction_id, trace_id,
         producer, headers)
@@ -47,7 +49,7 @@ begin
         t.seq + i.place - coalesce(i.priority, q.default_priority), t.turn + i.place,
         case when run.at > v_now then run.at end, t.at + q.expires_after,
         coalesce(i.max_attempts, q.max_attempts), coalesce(i.backoff_base, q.backoff_base),
-        t.at, substr(p_data, i.at, i.bytes), i.transaction_id, i.trace_id, i.producer, i.headers
+        t.at, substr(p_data, i.at, i.next - i.at), i.transaction_id, i.trace_id, i.producer, i.headers
     from (
         select partition_id, coalesce(queue, 1) as queue, first, first + count - 1 as last,
             first_seq - 1 as seq, first_turn - 1 as turn, at
@@ -60,13 +62,20 @@ begin
                 as expires_after
         from monarq.queues where id = q_id[t.queue] offset 0
     ) as q
-    cross join lateral unnest(i_at[t.first : t.last], i_bytes[t.first : t.last],
-            v_ids[t.first : t.last], i_trace_id[t.first : t.last], i_producer[t.first : t.last],
-            i_headers[t.first : t.last], i_priority[t.first : t.last],
-            i_run_at[t.first : t.last], i_delay[t.first : t.last],
-            i_max_attempts[t.first : t.last], i_backoff_base[t.first : t.last])
-        with ordinality as i (at, bytes, transaction_id, trace_id, producer, headers, priority,
-            run_at, delay, max_attempts, backoff_base, place)
+    cross join lateral (
+        select generate_series(1, t.last - t.first + 1) as place,
+            unnest(i_at[t.first : t.last]) as at,
+            unnest(i_at[t.first + 1 : t.last + 1]) as next,
+            unnest(v_ids[t.first : t.last]) as transaction_id,
+            unnest(i_trace_id[t.first : t.last]) as trace_id,
+            unnest(i_producer[t.first : t.last]) as producer,
+            unnest(i_headers[t.first : t.last]) as headers,
+            unnest(i_priority[t.first : t.last]) as priority,
+            unnest(i_run_at[t.first : t.last]) as run_at,
+            unnest(i_delay[t.first : t.last]) as delay,
+            unnest(i_max_attempts[t.first : t.last]) as max_attempts,
+            unnest(i_backoff_base[t.first : t.last]) as backoff_base
+    ) as i
     cross join lateral (select coalesce(i.run_at, v_now + i.delay) as at) as run;
 
     insert into monarq.counters as c (queue_id, group_id, shard, pushed, scheduled, ready)
