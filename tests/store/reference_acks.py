@@ -9,6 +9,7 @@ from monarq.errors import (
     LeaseForeignError,
     LeaseTakenOverError,
     LeaseUnknownError,
+    NotFoundError,
     NotInLeaseError,
 )
 from monarq.ids import parse_lease_id
@@ -24,7 +25,12 @@ class AckRules(OrderedRules):
         queue, partition = self.partition_by_id(request.partition_id)
         cursor = partition.cursors.get(request.group)
         if request.lease_id is not None:
-            self.check_lease(partition, request.group, request.lease_id)
+            try:
+                self.check_lease(partition, request.group, request.lease_id)
+            except LeaseTakenOverError:
+                if cursor and self.was_answered(partition, cursor, request):
+                    raise AlreadyAckedError("answered before, under this lease") from None
+                raise
         elif cursor is None or cursor.lease is None or not cursor.lease.is_live(self.now):
             raise LeaseExpiredError("the message is not leased")
         assert cursor is not None
@@ -51,6 +57,7 @@ class AckRules(OrderedRules):
         dead = 0
         for message in messages:
             lease.answered.add(message.seq)
+            cursor.answered_under[message.seq] = lease.id
             dead += self.answer_one(queue, partition, cursor, message, request)
         self.advance(partition, cursor)
         if not self.under_lease(partition, cursor):
@@ -98,6 +105,21 @@ class AckRules(OrderedRules):
         cursor = partition.cursors.get(group)
         latest = cursor.lease if cursor else self.world.ended_leases.get((partition.id, group))
         self.fence(latest, lease_id)
+
+    def was_answered(self, partition: Partition, cursor: CursorState, request: Ack) -> bool:
+        """Whether the message has its answer under a lease before the latest one, as far as a store
+        knows: of resolved ones, if no lease since then has ended without all answers."""
+        assert request.lease_id is not None
+        assert request.transaction_id is not None
+        try:
+            message = self.message_named(partition, request.transaction_id)
+        except NotFoundError:
+            return False
+        if not self.is_resolved(cursor, message):
+            return cursor.answered_under.get(message.seq) == request.lease_id
+        number = parse_lease_id(request.lease_id)[0]
+        lost = [one for one in [*cursor.former, cursor.lease] if one and one.was_lost]
+        return number > cursor.since and all(self.is_earlier(one.number, number) for one in lost)
 
     def fence(self, latest: Lease | None, lease_id: str) -> None:
         """Raise unless `lease_id` is the latest lease of what is acked, and live."""

@@ -56,8 +56,9 @@ class OrderedRules(ReferenceCore):
                     position = partition.last_seq
                 else:
                     position = self.position_of_time(partition, began)
-                partition.cursors[group] = CursorState(group, position, None)
-                self.place(partition, partition.cursors[group])
+                cursor = CursorState(group, position, None, since=self.world.leases)
+                partition.cursors[group] = cursor
+                self.place(partition, cursor)
         return start_at
 
     def start_time(self, start: StartFrom | int) -> int:
@@ -123,6 +124,7 @@ class OrderedRules(ReferenceCore):
             else:
                 seconds = request.lease_seconds or queue.options.lease_time
                 until = self.now + micros(seconds)
+                cursor.former += [cursor.lease] if cursor.lease else []
                 cursor.lease = Lease(lease_id, until, self.now, request.consumer)
                 cursor.lease.delivered = [message.seq for message in delivered]
                 cursor.available_at = until
@@ -287,6 +289,7 @@ class OrderedRules(ReferenceCore):
                 cursor.resolved.clear()
                 cursor.deliveries.clear()
                 cursor.retry_at.clear()
+                cursor.answered_under.clear()
                 self.place(partition, cursor)
                 before += self.lag(partition, cursor)
         return before

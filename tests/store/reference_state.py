@@ -75,6 +75,10 @@ class Lease:
     def is_live(self, now: int) -> bool:
         return self.ended is None and now < self.until
 
+    @property
+    def was_lost(self) -> bool:
+        return self.ended not in (None, "answered")
+
     def has_run_out(self, now: int) -> bool:
         return self.ended is None and now >= self.until
 
@@ -92,6 +96,12 @@ class CursorState:
     retry_at: dict[int, int] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     lease: Lease | None = None
+    former: list[Lease] = field(default_factory=list)
+    """The leases before that."""
+    answered_under: dict[int, str] = field(default_factory=dict)
+    """The lease of each message's last answer, by seq."""
+    since: int = 0
+    """How many leases were given before there was this cursor."""
 
 
 @dataclass

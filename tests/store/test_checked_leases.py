@@ -10,8 +10,9 @@ from monarq.clock import ManualClock
 from monarq.store.sqlite import SqliteStore
 from tests.store.calls import ack_all, pop, push, push_many, renew
 
-# What the step that brought the note has changed, undone.
+# What the step that brought the note has changed, and those after it, undone.
 BEFORE_NOTES = """
+alter table cursors drop column lost_lease_no;
 drop index cursors_to_check;
 alter table cursors drop column check_at;
 create index cursors_expiring on cursors (lease_until, partition_id, group_id)

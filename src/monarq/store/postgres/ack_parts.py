@@ -21,10 +21,17 @@ STATUS = {status: number for number, status in enumerate(AckStatus)}
 """As the procedures know them."""
 Part = tuple[int, Ack, PartitionFacts]
 """An ack of one message, or of what a lease covers in one partition, for request n."""
+
+
+class AnsweredEarlierError(AlreadyAckedError):
+    """Under a lease that was not the latest any more."""
+
+
 _FAULTS: dict[str, tuple[type[MonarqError], str]] = {
     "not_found": (NotFoundError, "there is no such message here"),
     "lease_expired": (LeaseExpiredError, "the lease has expired: pop the message again"),
     "already_acked": (AlreadyAckedError, "this was answered before"),
+    "answered_earlier": (AnsweredEarlierError, "this was answered before, under this lease"),
     "lease_foreign": (LeaseForeignError, "the lease is for another partition, group or item"),
     "lease_taken_over": (LeaseTakenOverError, "the lease ended and another has been given since"),
     "lease_unknown": (LeaseUnknownError, "there is no such lease: it never was, or it has ended"),

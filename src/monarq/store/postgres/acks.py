@@ -18,7 +18,7 @@ from monarq.errors import (
 )
 from monarq.model import Ack, Acked, QueueKind
 from monarq.store.contract import Outcome
-from monarq.store.postgres.ack_parts import STATUS, Part, fault, lease_of
+from monarq.store.postgres.ack_parts import STATUS, AnsweredEarlierError, Part, fault, lease_of
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.postgres.item_acks import ack_items, complete_items, completed_items
@@ -27,7 +27,7 @@ from monarq.store.validation import check_ack
 
 _LEASES = "select * from monarq.ack_leases($1, $2, $3, $4, $5, $6)"
 _FEW = 2
-_DISPUTED = {LeaseForeignError, LeaseTakenOverError, LeaseUnknownError}
+_DISPUTED = {AnsweredEarlierError, LeaseForeignError, LeaseTakenOverError, LeaseUnknownError}
 """What depends on whether a lease is live for something else."""
 
 

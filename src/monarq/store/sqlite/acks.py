@@ -222,8 +222,8 @@ class Acking:
             latest = fencing.latest_of_deleted_group(session, partition_id, group)
             fencing.check(session, latest, request.lease_id)
         elif cursor.lease_id != request.lease_id or not cursor.is_leased(session.now):
-            latest = fencing.latest_of_cursor(cursor)
-            fencing.check(session, latest, request.lease_id)
+            named = self._find_seq(request.partition_id, request.transaction_id, target)
+            fencing.check_message(session, cursor, named, request.lease_id)
         assert cursor is not None
         seq = self._seq_of(request.partition_id, request.transaction_id, target)
         if seq > cursor.lease_to:
@@ -253,6 +253,12 @@ class Acking:
         )
 
     def _seq_of(self, partition_id: int, transaction_id: str, target: _Target) -> int:
+        seq = self._find_seq(partition_id, transaction_id, target)
+        if seq is None:
+            raise NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
+        return seq
+
+    def _find_seq(self, partition_id: int, transaction_id: str, target: _Target) -> int | None:
         named = parse_message_id(transaction_id)
         if (
             named is not None
@@ -263,8 +269,6 @@ class Acking:
         seq = self._known.get((partition_id, transaction_id))
         if seq is None:
             seq = self._look_up(partition_id, [transaction_id]).get(transaction_id)
-        if seq is None:
-            raise NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
         return seq
 
     def _look_up(

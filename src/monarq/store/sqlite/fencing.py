@@ -82,6 +82,25 @@ def check(session: Session, latest: LatestLease | None, given: str) -> None:
     raise LeaseUnknownError(f"lease {given} is not known")
 
 
+def check_message(session: Session, cursor: Cursor, seq: int | None, given: str) -> None:
+    """The same, of a message (None: there is none) whose cursor may have been leased since."""
+    try:
+        check(session, latest_of_cursor(cursor), given)
+    except LeaseTakenOverError:
+        number, _ = parse_lease_id(given)
+        if seq is None or not _was_answered(session, cursor, seq, number):
+            raise
+        raise AlreadyAckedError(f"this was answered before, under lease {given}") from None
+
+
+def _was_answered(session: Session, cursor: Cursor, seq: int, number: int) -> bool:
+    """Under a lease before the latest one, as far as is known."""
+    mark = cursor.marks(session).get(seq) if cursor.has_unresolved else None
+    if seq <= cursor.position or (mark is not None and mark.acked):
+        return bool(number > cursor.lost_lease_no)
+    return mark is not None and mark.answered == number
+
+
 def covered(session: Session, given: str) -> Covered:
     """What a lease id alone covers. Raises if that is nothing, or past its deadline."""
     number, token = parse_lease_id(given)

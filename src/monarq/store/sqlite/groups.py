@@ -11,7 +11,10 @@ from monarq.store.sqlite.session import Session
 _FIND = "select id from groups where queue_id = ? and name = ?"
 _PLACE = """
 update cursors set position = :position, available_at = :available_at, has_unresolved = 0,
-    ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
+    ended_by = case when lease_until is null then ended_by else :moved end,
+    lost_lease_no = case when lease_until is null then lost_lease_no
+        else max(lost_lease_no, lease_no) end,
+    lease_until = null
 where partition_id = :partition and group_id = :group
 """
 _BEHIND_ALL = 1 << 62
@@ -24,7 +27,10 @@ _PLACE_ALL = """
 update cursors set position = min(max(:seq, p.first_seq) - 1, p.last_seq), has_unresolved = 0,
     available_at = case when min(max(:seq, p.first_seq) - 1, p.last_seq) < p.last_seq
         then :now end,
-    ended_by = case when lease_until is null then ended_by else :moved end, lease_until = null
+    ended_by = case when lease_until is null then ended_by else :moved end,
+    lost_lease_no = case when lease_until is null then lost_lease_no
+        else max(lost_lease_no, lease_no) end,
+    lease_until = null
 from (select p.id, p.first_seq, p.last_seq from partitions p where {where}) as p
 where cursors.partition_id = p.id and cursors.group_id = :group
 """

@@ -151,11 +151,18 @@ def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_
     group_id = made.lastrowid
     assert group_id is not None
     db.execute(
-        """insert into cursors (partition_id, group_id, position, available_at)
+        """insert into cursors (partition_id, group_id, position, available_at, lost_lease_no)
         select id, :group, case when :at_end then last_seq else first_seq - 1 end,
-            case when :at_end or first_seq > last_seq then null else :now end
+            case when :at_end or first_seq > last_seq then null else :now end, :lost
         from partitions where queue_id = :queue""",
-        {"group": group_id, "at_end": at_end, "now": session.now, "queue": queue.id},
+        {
+            "group": group_id,
+            "at_end": at_end,
+            "now": session.now,
+            # Leases of a group of this name that was deleted have lower numbers.
+            "lost": session.new_lease_number(),
+            "queue": queue.id,
+        },
     )
     if start_at and not at_end:
         for partition_id, first, last in groups.partitions(session, queue.id):

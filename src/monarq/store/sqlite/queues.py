@@ -237,6 +237,8 @@ _CLEAR_MESSAGES = (
     where queue_id = :queue""",
     """update cursors set position = p.last_seq, available_at = null, has_unresolved = 0,
         ended_by = case when lease_until is null then ended_by else :moved end,
+        lost_lease_no = case when lease_until is null then lost_lease_no
+            else max(lost_lease_no, lease_no) end,
         lease_until = null
     from (select id, last_seq from partitions where queue_id = :queue) as p
     where cursors.partition_id = p.id""",

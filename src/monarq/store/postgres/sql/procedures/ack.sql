@@ -70,16 +70,24 @@ begin
         v_seq := a_seq[i];
         v_status := a_status[i];
         v_fault := monarq.lease_fault(p_now, c, p_lease, p_token);
-        if v_fault is null then
+        if v_fault is null or v_fault = 'lease_taken_over' then
             u := null;
             select * into u from monarq.unresolved
                 where partition_id = c.partition_id and group_id = c.group_id and seq = v_seq;
+        end if;
+        if v_fault is null then
             v_fault := case
                 when v_seq is null or v_seq < p.first_seq or v_seq > p.last_seq then 'not_found'
                 when v_seq > c.lease_to then
                     case when p_lease is null then 'lease_expired' else 'not_in_lease' end
                 when v_seq <= c.position or u.acked or u.answered_lease_no = c.lease_no
                     then 'already_acked' end;
+        elsif v_fault = 'lease_taken_over' and v_seq between p.first_seq and p.last_seq
+            and (case when v_seq <= c.position or u.acked then p_lease > c.lost_lease_no
+                else u.answered_lease_no = p_lease end)
+        then
+            -- All that was under it has its answer, or this one has, and it was the last.
+            v_fault := 'answered_earlier';
         end if;
         if v_fault is not null then
             faults[i] := v_fault;

@@ -100,6 +100,7 @@ begin
         has_unresolved = excluded.has_unresolved,
         ended_lease_no = coalesce(c.lease_no, c.ended_lease_no),
         ended_answered = c.lease_no is null and c.ended_answered,
+        lost_lease_no = greatest(c.lost_lease_no, c.lease_no),
         lease_no = null, lease_until = null, leased_at = null,
         lease_to = null, lease_left = 0, consumer = null;
     return v_position;
@@ -150,8 +151,10 @@ begin
     -- Locked, so that a push under way either is seen here or sees the new cursor.
     perform 1 from monarq.partitions where queue_id = p_queue order by id for share;
     with made as (
-        insert into monarq.cursors (partition_id, group_id, position, available_at)
-        select p.id, v_group, start.position, case when start.position < p.last_seq then p_now end
+        insert into monarq.cursors (partition_id, group_id, position, available_at, lost_lease_no)
+        select p.id, v_group, start.position, case when start.position < p.last_seq then p_now end,
+            -- Leases of a group of this name that was deleted have lower numbers.
+            (select nextval('monarq.lease_numbers'))
         from monarq.partitions p
         cross join lateral (
             select case when p_start = -1 then p.last_seq when p_start = 0 then p.first_seq - 1
