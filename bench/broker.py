@@ -36,7 +36,7 @@ FLOOR_BATCH = 1000
 #: Batch, messages, connections.
 PUSHES = ((10, 60_000, 64), (100, 100_000, 32), (1000, 100_000, 8))
 POPS = ((1, 10_000, 100), (100, 100_000, 16), (1000, 200_000, 8))
-ACKS_AND_POPS = ((1, 10_000, 100),)
+ACKS_AND_POPS = ((1, 10_000, 100), (100, 100_000, 16))
 
 #: What Queen 0.15 did on a machine like this one, messages a second.
 QUEEN = {
@@ -47,6 +47,7 @@ QUEEN = {
     "pop+ack 1": 1_100,
     "pop+ack 1 in one request": 1_100,
     "pop+ack 100": 8_300,
+    "pop+ack 100 in one request": 8_300,
     "pop+ack 1000": 11_800,
 }
 
