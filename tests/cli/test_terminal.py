@@ -11,8 +11,10 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -63,6 +65,24 @@ class Terminal:
                 if not data:
                     return
                 self.said += data.decode(errors="replace")
+
+
+@contextmanager
+def running(
+    environment: Mapping[str, str], *arguments: str
+) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
+    """A command in pipes: its process, its stdout and its stderr."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "monarq", *arguments],
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        yield process, process.stdout, process.stderr
 
 
 @pytest.fixture
@@ -170,65 +190,40 @@ def test_tail_follows_what_comes_and_ends_with_ctrl_c(
 ) -> None:
     for place in ((), ("--url", server.url)):
         cli.ok("push", "orders", '"old"', *place)
-        with subprocess.Popen(
-            [sys.executable, "-m", "monarq", "tail", "orders", "-f", *place],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            assert process.stdout.readline().endswith('"old"\n')
+        with running(environment, "tail", "orders", "-f", *place) as (process, out, err):
+            assert out.readline().endswith('"old"\n')
             cli.ok("push", "orders", '"new"', *place)
-            assert process.stdout.readline().endswith('"new"\n')
+            assert out.readline().endswith('"new"\n')
             # A partition that was not there when it began.
             cli.ok("push", "orders", '"lane"', "-p", "another", *place)
-            assert process.stdout.readline().endswith('another #1  "lane"\n')
+            assert out.readline().endswith('another #1  "lane"\n')
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 130
-            assert process.stderr.read() == ""
+            assert err.read() == ""
 
 
 def test_tail_ends_when_nobody_reads_what_it_prints(
     cli: Invoke, environment: dict[str, str]
 ) -> None:
     cli.ok("push", "orders", '"only"')
-    with subprocess.Popen(
-        [sys.executable, "-m", "monarq", "tail", "orders", "-f"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline().endswith('"only"\n')
-        process.stdout.close()
+    with running(environment, "tail", "orders", "-f") as (process, out, err):
+        assert out.readline().endswith('"only"\n')
+        out.close()
         # No other message comes that it could fail to print.
         assert process.wait(SECONDS) == 0
-        assert process.stderr.read() == ""
+        assert err.read() == ""
 
 
 def test_a_pop_that_is_interrupted_takes_nothing(cli: Invoke, environment: dict[str, str]) -> None:
     cli.ok("queue", "create", "orders")
-    with subprocess.Popen(
-        [sys.executable, "-m", "monarq", "pop", "orders", "--wait", "10m", "--group", "g"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command = ("pop", "orders", "--wait", "10m", "--group", "g")
+    with running(environment, *command) as (process, out, _):
         deadline = time.monotonic() + SECONDS
         while not cli.json("groups", "list") and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.wait(SECONDS) == 130
-        assert process.stdout is not None
-        assert process.stdout.read() == ""
+        assert out.read() == ""
     cli.ok("push", "orders", "1")
     assert len(cli.json("pop", "orders", "--group", "g")["messages"]) == 1
 
