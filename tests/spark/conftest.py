@@ -10,14 +10,16 @@ A test that needs a session of its own kind (a cluster, Connect) runs it in anot
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from monarq.spark import session
+from monarq.spark.access import Access, open_access
 from tests.postgres_server import fresh_database
 from tests.server.serving import ServerProcess
 from tests.spark.seeding import Urls
@@ -86,3 +88,28 @@ async def postgres_urls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Urls
             yield Urls(store=dsn, broker=server.url)
         finally:
             await asyncio.to_thread(server.end)
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Access]]:
+    """Opens ways that are closed when the test ends."""
+    made: list[Access] = []
+
+    def opening(url: str, **options: Any) -> Access:
+        access = open_access(url, **options)
+        made.append(access)
+        return access
+
+    yield opening
+    for access in made:
+        access.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def urls(request: pytest.FixtureRequest) -> Urls:
+    """A store, and a broker on it."""
+    if request.param == "postgres":
+        found: Urls = request.getfixturevalue("postgres_urls")
+        return found
+    broker: ServerProcess = request.getfixturevalue("broker")
+    return Urls(store=request.getfixturevalue("store_url"), broker=broker.url)
