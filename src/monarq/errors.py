@@ -64,6 +64,8 @@ class LeaseError(MonarqError):
     """The lease does not entitle its bearer to this; nothing was changed."""
 
     code = "lease_invalid"
+    repeated = False
+    """Whether a client asked more than once, and an earlier time may have got through."""
 
 
 class LeaseExpiredError(LeaseError):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,11 @@ async def mq(
 
 
 @asynccontextmanager
-async def served(directory: Path) -> AsyncIterator[str]:
-    """The address of a server in this process, since starting another takes longer than a test."""
-    settings = Settings(store=f"sqlite:///{directory}/mq.db", data_dir=str(directory))
+async def served(directory: Path, **place: Any) -> AsyncIterator[str]:
+    """The address of a server in this process, since starting another takes longer than a test.
+    Its store is a file, unless `place` says otherwise."""
+    place = {"store": f"sqlite:///{directory}/mq.db"} | place
+    settings = Settings(data_dir=str(directory), **place)
     listeners = open_listeners("127.0.0.1", 0)
     ready = asyncio.Event()
     worker = Worker(settings, listeners, ready=ready.set)

@@ -288,7 +288,7 @@ async def test_a_loop_that_is_left_at_the_first_of_a_batch_gives_it_back(mq: Asy
     await queue.push_many(range(4))
     messages = queue.messages(batch=2)
     seen = [(await anext(messages)).payload for _ in range(3)]
-    await messages.aclose()  # type: ignore[attr-defined]
+    await messages.aclose()
     assert seen == [0, 1, 2]
     left = await queue.pop(5, wait=5)
     assert [(message.payload, message.attempts) for message in left] == [(2, 1), (3, 1)]
@@ -320,7 +320,7 @@ async def test_a_loop_over_a_queue_acks_what_it_went_past(mq: AsyncClient) -> No
         seen.append(message.payload)
         if message.payload == 3:
             break
-    await messages.aclose()  # type: ignore[attr-defined]
+    await messages.aclose()
     assert seen == [0, 1, 2, 3]
     assert (await queue.stats()).completed == 3
     assert [message.payload for message in await queue.pop(5, wait=5)] == [3, 4]

@@ -1,16 +1,18 @@
 """The synchronous client is the asynchronous one."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from monarq.client.client import Client
 from monarq.client.sync_received import SyncBatch, SyncReceived
-from monarq.errors import NotFoundError, StoreUnavailableError
+from monarq.errors import LeaseError, NotFoundError, StoreUnavailableError
 from monarq.model import Ack, Acked, Push, PushItem
 
 
@@ -103,6 +105,59 @@ def test_a_loop_over_a_queue(mq: Client) -> None:
     assert [next(messages).payload for _ in range(2)] == ["a", "b"]
     messages.close()  # type: ignore[attr-defined]
     assert queue.stats().completed == 1
+
+
+def test_a_loop_takes_the_next_messages_along_with_its_last_ack(
+    mq: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = mq.queue("q")
+    queue.push_many(range(6))
+    link = mq._client.link
+    asked: list[str] = []
+
+    def noted(name: str) -> None:
+        real = getattr(link, name)
+
+        async def call(*args: Any) -> Any:
+            asked.append(name)
+            return await real(*args)
+
+        monkeypatch.setattr(link, name, call)
+
+    for name in ("pop", "ack", "ack_and_pop"):
+        noted(name)
+    messages = queue.messages(batch=2)
+    assert [next(messages).payload for _ in range(6)] == list(range(6))
+    assert asked == ["pop", "ack", "ack_and_pop", "ack", "ack_and_pop", "ack"]
+    messages.close()  # type: ignore[attr-defined]
+    assert queue.stats().completed == 5
+
+
+def test_a_loop_that_is_left_at_the_first_of_a_batch_gives_it_back(mq: Client) -> None:
+    queue = mq.queue("q")
+    queue.push_many(range(4))
+    seen = []
+    for message in queue.messages(batch=2):
+        seen.append(message.payload)
+        if message.payload == 2:
+            break
+    del message
+    gc.collect()
+    assert seen == [0, 1, 2]
+    left = queue.pop(5, wait=5)
+    assert [(message.payload, message.attempts) for message in left] == [(2, 1), (3, 1)]
+
+
+def test_a_loop_is_told_of_an_answer_that_came_too_late(mq: Client) -> None:
+    queue = mq.queue("q")
+    queue.push_many(range(2))
+    messages = queue.messages()
+    first = next(messages)
+    mq.ack([first.received.to_ack()])
+    with pytest.raises(LeaseError):
+        next(messages)
+    [left] = queue.pop(wait=5)
+    assert (left.payload, left.attempts) == (1, 1)
 
 
 def test_threads_share_a_client(mq: Client) -> None:

@@ -230,7 +230,10 @@ class Consumer(Generic[T]):
             self._note_late(error, what)
 
     def _note_late(self, error: LeaseError, what: object) -> None:
-        log.warning("%r was not answered in time: %s", what, error)
+        if error.repeated:
+            log.warning("nobody knows whether %r was answered in time: %s", what, error)
+        else:
+            log.warning("%r was not answered in time: %s", what, error)
 
     def _note(self, error: Exception, what: Received[T] | Batch[T]) -> None:
         self.failed += 1 if isinstance(what, Received) else len(what)

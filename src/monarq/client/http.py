@@ -24,7 +24,7 @@ from monarq.client.http_errors import error_of, from_code
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
 from monarq.client.own_transaction import OwnTransactions
-from monarq.errors import AlreadyAckedError, StoreUnavailableError
+from monarq.errors import AlreadyAckedError, LeaseError, StoreUnavailableError
 from monarq.model import (
     Ack,
     Acked,
@@ -290,6 +290,8 @@ def _acked(ack: Ack, answer: AckAnswer, repeated: bool) -> Outcome[Acked]:
     if not answer.success:
         error = from_code(str(answer.code), answer.error or "")
         if not (repeated and isinstance(error, AlreadyAckedError)):
+            if isinstance(error, LeaseError):
+                error.repeated = repeated
             return error
     return msgspec.structs.replace(_acked_of(answer), transaction_id=ack.transaction_id)
 

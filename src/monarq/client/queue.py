@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -176,7 +176,7 @@ class AsyncQueue(Generic[T]):
         batch: int = 1,
         lease: Duration | None = None,
         start: StartFrom | Moment = StartFrom.ALL,
-    ) -> AsyncIterator[Received[T]]:
+    ) -> AsyncGenerator[Received[T], None]:
         """Messages as they come, for ever. One that has no answer when the next is asked for is
         done; when the loop is left, what has none is given back."""
         pop = self._pop_request(batch, group, lease, 1, start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar, overload
@@ -12,7 +13,7 @@ from monarq.client.handlers import error_text
 from monarq.client.link import Link
 from monarq.client.payloads import PayloadType
 from monarq.client.times import Moment, to_datetime, to_micros
-from monarq.errors import AlreadyAckedError, MonarqError
+from monarq.errors import AlreadyAckedError, LeaseError, LeaseUnknownError, MonarqError
 from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Pop, Popped, Renew, Trace
 from monarq.store.contract import Outcome
 
@@ -234,7 +235,13 @@ class Batch(Sequence[Received[T]]):
         is_one = len(left) == 1
         acks = [left[0].to_ack()] if is_one else self._acks(left, AckStatus.COMPLETED, None)
         outcomes, popped = await self._link.ack_and_pop(acks, pop)
-        return self._noted(left, outcomes), Batch(self._link, popped, self._kind, pop.group)
+        following = Batch(self._link, popped, self._kind, pop.group)
+        try:
+            return await self._noted(left, acks, outcomes), following
+        except BaseException:
+            # Nobody will hear of it.
+            await asyncio.shield(following.release())
+            raise
 
     async def fail(self, error: str | BaseException = "") -> None:
         await self._answer(AckStatus.FAILED, error_text(error) or None)
@@ -250,7 +257,8 @@ class Batch(Sequence[Received[T]]):
         left = self.unanswered
         if not left:
             return
-        failure = self._noted(left, await self._link.ack(self._acks(left, status, error)))
+        acks = self._acks(left, status, error)
+        failure = await self._noted(left, acks, await self._link.ack(acks))
         if failure is not None:
             raise failure
 
@@ -259,15 +267,32 @@ class Batch(Sequence[Received[T]]):
             return [Ack(status=status, lease_id=self.lease_id, group=self.group, error=error)]
         return [message.to_ack(status, error=error) for message in left]
 
-    def _noted(
-        self, left: list[Received[T]], outcomes: Sequence[Outcome[Acked]]
+    async def _noted(
+        self, left: list[Received[T]], acks: list[Ack], outcomes: Sequence[Outcome[Acked]]
     ) -> MonarqError | None:
         """Who has an answer now; the first error."""
-        failure = next((each for each in outcomes if isinstance(each, MonarqError)), None)
-        if len(outcomes) == len(left):
-            for message, outcome in zip(left, outcomes, strict=True):
-                message.answered = not isinstance(outcome, MonarqError)
-        elif failure is None:
+        faults = [each if isinstance(each, MonarqError) else None for each in outcomes]
+        if acks[0].transaction_id is None and isinstance(faults[0], LeaseUnknownError):
+            faults = await self._known_by_name(left, acks[0], faults[0])
+        if len(faults) == len(left):
+            for message, fault in zip(left, faults, strict=True):
+                message.answered = fault is None
+        elif not any(faults):
             for message in left:
                 message.answered = True
-        return failure
+        return next((fault for fault in faults if fault is not None), None)
+
+    async def _known_by_name(
+        self, left: list[Received[T]], whole: Ack, unknown: LeaseUnknownError
+    ) -> list[MonarqError | None]:
+        """A lease that has ended says nothing of its messages. Where the ack was repeated, they do:
+        those that have their answer got it by the first one."""
+        if not unknown.repeated:
+            return [unknown]
+        named = [message.to_ack(whole.status, error=whole.error) for message in left]
+        faults: list[MonarqError | None] = []
+        for outcome in await self._link.ack(named):
+            if isinstance(outcome, LeaseError):
+                outcome.repeated = True
+            faults.append(None if isinstance(outcome, Acked | AlreadyAckedError) else outcome)
+        return faults

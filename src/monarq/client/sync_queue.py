@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from monarq.client.buffering import PushBuffer
 from monarq.client.consuming import Consumer, Handler
 from monarq.client.portal import Portal
-from monarq.client.queue import LONGEST_WAIT_SECONDS, AsyncQueue
+from monarq.client.queue import AsyncQueue
 from monarq.client.received import Batch, Received
 from monarq.client.sync_received import SyncBatch, SyncReceived
 from monarq.client.times import Moment
@@ -58,16 +58,18 @@ class SyncQueue(Generic[T]):
     def pop(self, batch: int = 1, **options: Any) -> SyncBatch[T]:
         return SyncBatch(self._portal.run(self.queue.pop(batch, **options)), self._portal)
 
-    def messages(self, *, batch: int = 1, **options: Any) -> Iterator[SyncReceived[T]]:
-        while True:
-            popped = self.pop(batch, wait=LONGEST_WAIT_SECONDS, **options)
-            try:
-                for message in popped:
-                    yield message
-                    if not message.received.answered:
-                        message.ack()
-            finally:
-                popped.release()
+    def messages(self, **options: Any) -> Iterator[SyncReceived[T]]:
+        messages = self.queue.messages(**options)
+
+        async def following() -> Received[T]:
+            return await anext(messages)
+
+        try:
+            while True:
+                yield SyncReceived(self._portal.run(following()), self._portal)
+        finally:
+            if self._portal.is_open:
+                self._portal.run(messages.aclose())
 
     def __iter__(self) -> Iterator[SyncReceived[T]]:
         return self.messages()
