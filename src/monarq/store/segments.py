@@ -10,7 +10,6 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate, islice
 from operator import sub
@@ -55,12 +54,6 @@ def unpack(data: bytes, offsets: Sequence[int]) -> list[bytes]:
 def unpacked(data: bytes, offsets: Sequence[int]) -> Iterator[bytes]:
     """The same, made one by one."""
     return map(BytesIO(data).read, map(sub, islice(offsets, 1, None), offsets))
-
-
-@lru_cache(maxsize=1024)
-def offsets_of_one(length: int) -> bytes:
-    """The stored offsets of a segment with one payload of this length."""
-    return to_bytes(array("i", (0, length)))
 
 
 def packed(payloads: Sequence[bytes]) -> list[tuple[int, int, bytes, array[int]]]:

@@ -11,6 +11,10 @@ from monarq.clock import DAY, micros
 from monarq.crypto import Cipher
 from monarq.model import Push, PushColumns, PushItem, Queue
 from monarq.store import segments
+from monarq.store.postgres.pushed_segments import WORTH_KEEPING
+
+_MANY = 16
+"""Payloads from which on they are joined by target: fewer take longer to join than to pass on."""
 
 
 class Target:
@@ -170,30 +174,38 @@ def _rare_columns(targets: list[Target]) -> tuple[list[Any] | None, list[Any] | 
 
 
 class _Segments:
-    """What is pushed to all targets, cut into segments; each list has an entry a segment."""
+    """What is pushed to all targets, cut into segments; each list of numbers has an entry a
+    segment."""
 
     def __init__(self, targets: list[Target], cipher: Cipher | None) -> None:
         self.targets: list[int] = []
         self.skips: list[int] = []
         self.counts: list[int] = []
+        self.sizes: list[int] = []
         self.data: list[bytes] = []
-        self.offsets: list[bytes] = []
+        """Of all segments, in any number of pieces."""
+        self.bounds: list[int] = []
+        """The offsets of all segments."""
         for number, target in enumerate(targets, 1):
-            if len(target.items) == 1:
-                [payload] = _payloads(target, cipher)
-                self.data.append(payload)
-                self.offsets.append(segments.offsets_of_one(len(payload)))
-                self.targets.append(number)
-                self.skips.append(0)
-                self.counts.append(1)
-                continue
-            for start, end, data, bounds in _pieces(target, cipher):
-                self.data.append(data)
-                self.offsets.append(segments.to_bytes(bounds))
-                self.targets.append(number)
-                self.skips.append(start)
-                self.counts.append(end - start)
+            if len(target.items) < _MANY:
+                payloads = _payloads(target, cipher)
+                bounds = list(accumulate(map(len, payloads), initial=0))
+                if bounds[-1] < WORTH_KEEPING:
+                    self._add(number, 0, payloads, bounds)
+                    continue
+            for start, end, data, offsets in _pieces(target, cipher):
+                self._add(number, start, (data,), offsets)
                 target.data = data if end - start == len(target.items) else None
+
+    def _add(
+        self, target: int, skip: int, data: Iterable[bytes], bounds: list[int] | array[int]
+    ) -> None:
+        self.targets.append(target)
+        self.skips.append(skip)
+        self.counts.append(len(bounds) - 1)
+        self.sizes.append(bounds[-1])
+        self.data += data
+        self.bounds += bounds
 
 
 def _producers(targets: list[Target], requests: Sequence[Push]) -> list[str | None] | None:
@@ -211,17 +223,16 @@ def message_arguments(
     ids, given = _given_ids(targets)
     trace_ids, headers = _rare_columns(targets)
     metadata = [ids, trace_ids, _producers(targets, requests), headers]
-    sizes = list(map(len, cut.data))
     return [
         *_target_arguments(targets),
         cut.targets if is_cut else None,
         cut.skips if is_cut else None,
         numbers(list(accumulate(cut.counts[:-1], initial=0))),
         cut.counts if is_cut else None,
-        numbers(list(accumulate(sizes[:-1], initial=0))),
-        numbers(sizes),
+        numbers(list(accumulate(cut.sizes[:-1], initial=0))),
+        numbers(cut.sizes),
         b"".join(cut.data),
-        b"".join(cut.offsets),
+        segments.to_bytes(array("i", cut.bounds)),
         *metadata,
         *given,
     ]
