@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -109,17 +109,11 @@ def _submit_chained(
 
 
 def _check_defaults(body: PushBody) -> None:
-    """The names that are said for all items, used or not; and that each item has a queue."""
+    """The names that are said for all items, used or not."""
     if body.partition is not None:
         check_name(body.partition, "partition")
     if body.queue is not None:
         check_name(body.queue, "queue")
-        return
-    for index, item in enumerate(body.items):
-        if item.queue is None:
-            raise InvalidRequestError(
-                f"items[{index}].queue is missing: name it there, or for all beside items"
-            )
 
 
 def push_request(
@@ -134,7 +128,7 @@ def push_request(
     return Push(
         [
             PushItem(
-                item.queue or queue or "",
+                item.queue or queue or _no_queue(items),
                 bytes(item.payload),
                 item.partition or partition or DEFAULT_PARTITION,
                 item.transaction_id,
@@ -151,6 +145,14 @@ def push_request(
             for item in items
         ],
         request.principal.subject,
+    )
+
+
+def _no_queue(items: Sequence[BareItemBody]) -> NoReturn:
+    """An item names none, and none is named for all."""
+    index = [item.queue for item in items].index(None)
+    raise InvalidRequestError(
+        f"items[{index}].queue is missing: name it there, or for all beside items"
     )
 
 
