@@ -128,6 +128,12 @@ class StoreUnavailableError(MonarqError):
     code = "store_unavailable"
 
 
+class ClientClosedError(StoreUnavailableError):
+    """The client is not connected, or was closed while it was called."""
+
+    code = "client_closed"
+
+
 class SchemaVersionError(MonarqError):
     """The store was made by a newer Monarq than this one."""
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.received import Batch, Received
-from monarq.errors import InvalidRequestError, LeaseError
+from monarq.errors import ClientClosedError, InvalidRequestError, LeaseError
+from monarq.model import Ack, Acked
+from monarq.store.contract import Outcome
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -357,6 +359,60 @@ async def test_whatever_a_handler_raises_fails_its_message_alone(
     [letter] = (await queue.dead_letters()).rows
     assert letter.error is not None
     assert letter.error.startswith(said)
+
+
+async def test_a_handler_whose_own_task_was_cancelled_fails_its_message_alone(
+    mq: AsyncClient,
+) -> None:
+    queue = mq.queue("q")
+    await queue.configure(retry_limit=0)
+    await queue.push_many(["bad", "good"])
+
+    async def handle(message: Received[str]) -> None:
+        if message.payload == "bad":
+            own = asyncio.create_task(asyncio.sleep(60))
+            own.cancel()
+            await own
+
+    async with queue.consumer(handle) as consumer:
+        await until(lambda: consumer.handled == 1)
+    [letter] = (await queue.dead_letters()).rows
+    assert letter.error == "RuntimeError: something that it waited for was cancelled"
+
+
+async def test_a_consumer_ends_when_its_client_is_closed(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push(1)
+    handled = asyncio.Event()
+
+    async def handle(_: Received[int]) -> None:
+        handled.set()
+
+    consuming = asyncio.create_task(queue.consume(handle))
+    await handled.wait()
+    await mq.close()
+    with pytest.raises(ClientClosedError):
+        async with asyncio.timeout(20):
+            await consuming
+
+
+async def test_closing_gives_back_what_a_loop_was_left_with(mq: AsyncClient) -> None:
+    queue = mq.queue("q")
+    await queue.push_many(range(3))
+    async for message in queue:
+        if message.payload == 1:
+            break
+    del message
+    gave_back = asyncio.Event()
+    ack = mq.link.ack
+
+    async def watched(acks: Sequence[Ack]) -> list[Outcome[Acked]]:
+        gave_back.set()
+        return await ack(acks)
+
+    mq.link.ack = watched  # type: ignore[method-assign]
+    await mq.close()
+    assert gave_back.is_set()
 
 
 def test_a_handler_that_cannot_be_called_is_refused_at_once(mq: AsyncClient) -> None:

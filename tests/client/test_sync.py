@@ -1,5 +1,6 @@
 """The synchronous client is the asynchronous one."""
 
+import asyncio
 import gc
 import threading
 import time
@@ -12,8 +13,9 @@ import pytest
 
 from monarq.client.client import Client
 from monarq.client.sync_received import SyncBatch, SyncReceived
-from monarq.errors import LeaseError, NotFoundError, StoreUnavailableError
+from monarq.errors import LeaseError, MonarqError, NotFoundError, StoreUnavailableError
 from monarq.model import Ack, Acked, Push, PushItem
+from tests.client.conftest import served
 
 
 @pytest.fixture
@@ -188,6 +190,50 @@ def test_a_closed_client_says_so(tmp_path: Path) -> None:
     mq.close()
     with pytest.raises(StoreUnavailableError, match="closed"):
         mq.queue("q").push(1)
+
+
+def test_what_a_loop_was_left_with_is_given_back_when_the_client_is_closed(tmp_path: Path) -> None:
+    with Client(f"sqlite:///{tmp_path}/mq.db") as mq:
+        mq.queue("q").push_many(range(2))
+        messages = mq.queue("q").messages()
+        assert next(messages).payload == 0
+    with Client(f"sqlite:///{tmp_path}/mq.db") as mq:
+        [first] = mq.queue("q").pop(wait=5)
+        assert (first.payload, first.attempts) == (0, 1)
+    messages.close()  # type: ignore[attr-defined]
+
+
+def close_under_calls(address: str) -> list[BaseException]:
+    """What the calls of other threads that wait meanwhile raise."""
+    mq = Client(address)
+    raised: list[BaseException] = []
+    begin = threading.Barrier(4)
+
+    def pop_on() -> None:
+        begin.wait()
+        try:
+            while True:
+                mq.queue("q").pop(wait=30)
+        except MonarqError as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=pop_on, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    begin.wait()
+    mq.close()
+    for thread in threads:
+        thread.join(20)
+    return raised
+
+
+async def test_closing_ends_the_calls_of_other_threads_over_http(tmp_path: Path) -> None:
+    async with served(tmp_path) as url:
+        assert len(await asyncio.to_thread(close_under_calls, url)) == 3
+
+
+def test_closing_ends_the_calls_of_other_threads_in_this_process(tmp_path: Path) -> None:
+    assert len(close_under_calls(f"sqlite:///{tmp_path}/mq.db")) == 3
 
 
 def test_a_store_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:

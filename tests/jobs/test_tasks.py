@@ -100,6 +100,20 @@ async def test_whatever_a_task_raises_is_its_failure(
         await job.result()
 
 
+async def test_a_task_fails_if_something_that_it_waits_for_is_cancelled(mq: AsyncClient) -> None:
+    @mq.task(retries=0)
+    async def fail() -> None:
+        own = asyncio.create_task(asyncio.sleep(60))
+        own.cancel()
+        await own
+
+    jobs = [await fail.enqueue() for _ in range(3)]
+    await run_all(mq)
+    for job in jobs:
+        with pytest.raises(JobFailedError, match="dead: CancelledError"):
+            await job.result()
+
+
 @pytest.mark.parametrize(
     ("value", "said"), [("x" * (17 << 20), "bytes, more than"), ("\udcff", "surrogates")]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -68,12 +69,18 @@ class AsyncClient:
         self.work_queues = WorkQueues(self.link)
         self.tasks = Tasks()
         """What was registered by `task` and `cron`, for a worker to run."""
+        self.looped_over: set[Batch[Any]] = set()
+        """What loops over queues have popped and not answered yet."""
 
     async def connect(self) -> AsyncClient:
         await self.link.open()
         return self
 
     async def close(self) -> None:
+        # A loop that was left is ended by the garbage collector, which may come too late for that.
+        while self.looped_over:
+            with contextlib.suppress(MonarqError):
+                await self.looped_over.pop().release()
         await self.link.close()
 
     async def __aenter__(self) -> AsyncClient:

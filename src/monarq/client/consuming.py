@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from monarq.client.handlers import error_text, in_thread
+from monarq.client.handlers import error_text, in_thread, raise_if_cancelled
 from monarq.client.received import Batch, Received
 from monarq.errors import (
+    ClientClosedError,
     DrainingError,
     InvalidRequestError,
     LeaseError,
@@ -121,6 +122,8 @@ class Consumer(Generic[T]):
                 batch = batch or await self._next()
                 pause = 0.0
                 batch = await self._work(batch) if batch else None
+            except ClientClosedError:
+                raise
             except PASSING as error:
                 batch = None
                 pause = min(max(2 * pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
@@ -215,12 +218,16 @@ class Consumer(Generic[T]):
         return following
 
     async def _call(self, what: Received[T] | Batch[T]) -> None:
-        if self._is_async:
-            await self._handler(what)
-            return
-        result = await in_thread(self._threads, lambda: self._handler(what))
-        if inspect.isawaitable(result):
-            await result
+        try:
+            if self._is_async:
+                await self._handler(what)
+                return
+            result = await in_thread(self._threads, lambda: self._handler(what))
+            if inspect.isawaitable(result):
+                await result
+        except asyncio.CancelledError as error:
+            raise_if_cancelled()
+            raise RuntimeError("something that it waited for was cancelled") from error
 
     async def _answer(self, answer: Awaitable[None], what: object) -> None:
         """A lease that was lost is no reason to stop: somebody else has the message now."""

@@ -9,7 +9,7 @@ from monarq.client.link import Admin, Link
 from monarq.client.own_transaction import OwnTransactions
 from monarq.clock import Clock
 from monarq.config import Settings
-from monarq.errors import MonarqError, StoreUnavailableError
+from monarq.errors import ClientClosedError, MonarqError
 from monarq.model import (
     Ack,
     Acked,
@@ -74,7 +74,7 @@ class EmbeddedLink(Link):
     @property
     def broker(self) -> Broker:
         if self._broker is None:
-            raise StoreUnavailableError("the client is not connected: use `async with`, or connect")
+            raise ClientClosedError("the client is not connected: use `async with`, or connect")
         return self._broker
 
     @property

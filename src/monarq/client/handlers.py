@@ -25,6 +25,14 @@ async def in_thread(threads: Executor | None, function: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(threads, run)
 
 
+def raise_if_cancelled() -> None:
+    """Somebody cancels the task that runs this; otherwise a `CancelledError` came from within, as
+    that of a task that a function waited for does, and is an error like any other."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 def error_text(error: str | BaseException) -> str:
     """As the store takes it: an error that is too long or no text must not keep a message from
     failing."""

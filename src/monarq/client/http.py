@@ -24,7 +24,12 @@ from monarq.client.http_errors import error_of, from_code
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
 from monarq.client.own_transaction import OwnTransactions
-from monarq.errors import AlreadyAckedError, LeaseError, StoreUnavailableError
+from monarq.errors import (
+    AlreadyAckedError,
+    ClientClosedError,
+    LeaseError,
+    StoreUnavailableError,
+)
 from monarq.model import (
     Ack,
     Acked,
@@ -79,6 +84,8 @@ class HttpLink(Link):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._headers = headers | {"Content-Type": "application/json"}
         self._http: httpx.AsyncClient | None = None
+        self._under_way: set[asyncio.Timeout] = set()
+        self._idle = asyncio.Event()
         self._admin = HttpAdmin(self.call)
 
     async def open(self) -> None:
@@ -91,9 +98,16 @@ class HttpLink(Link):
             raise
 
     async def close(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
+        """Ends what is under way, which may wait for long."""
+        http, self._http = self._http, None
+        if http is None:
+            return
+        for call in self._under_way:
+            call.reschedule(0)
+        if self._under_way:
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+        await http.aclose()
 
     @property
     def admin(self) -> Admin:
@@ -183,13 +197,36 @@ class HttpLink(Link):
         repeatable: bool = True,
     ) -> tuple[bytes, bool]:
         """The answer's body, and whether an earlier try may have got through."""
-        if self._http is None:
-            raise StoreUnavailableError("the client is not connected: use `async with`, or connect")
+        until_closed = asyncio.timeout(None)
+        self._under_way.add(until_closed)
+        try:
+            async with until_closed:
+                return await self._try(method, path, body, query or {}, wait_seconds, repeatable)
+        except TimeoutError:
+            error = ClientClosedError("the client was closed meanwhile")
+            error.add_note("it may have happened all the same")
+            raise error from None
+        finally:
+            self._under_way.remove(until_closed)
+            if not self._under_way:
+                self._idle.set()
+
+    async def _try(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, Any],
+        wait_seconds: float,
+        repeatable: bool,
+    ) -> tuple[bytes, bool]:
         content = None if body is None else msgspec.json.encode(body)
-        parameters = {name: value for name, value in (query or {}).items() if value is not None}
+        parameters = {name: value for name, value in query.items() if value is not None}
         timeout = httpx.Timeout(self._timeout, read=self._timeout + wait_seconds + _ANSWER_SECONDS)
         pause, repeated = _FIRST_PAUSE_SECONDS, False
         for left in range(_TRIES - 1, -1, -1):
+            if self._http is None:
+                raise ClientClosedError("the client is not connected: use `async with`, or connect")
             url = self._urls[next(self._turns) % len(self._urls)]
             try:
                 response = await self._http.request(

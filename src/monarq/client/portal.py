@@ -5,34 +5,39 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from monarq.errors import StoreUnavailableError
+from monarq.errors import ClientClosedError
 
 T = TypeVar("T")
 
 
 class Portal:
     """Runs coroutines for threads that wait for them. Ctrl-C in a waiting thread cancels what it
-    waits for, and returns when that has ended, so that nothing goes on behind its back."""
+    waits for, and returns when that has ended, so that nothing goes on behind its back. Who still
+    waits when it is closed is told so."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="monarq-client", daemon=True)
         self._thread.start()
+        self._lock = threading.Lock()
+        self._closed = False
 
     @property
     def is_open(self) -> bool:
-        return self._thread.is_alive()
+        # The thread of a process that was forked is not alive.
+        return not self._closed and self._thread.is_alive()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if not self.is_open:
-            coroutine.close()
-            raise StoreUnavailableError("the client is closed")
         future = self.start(coroutine)
         try:
             return future.result()
+        except CancelledError:
+            if self._closed:
+                raise ClientClosedError("the client was closed meanwhile") from None
+            raise
         except BaseException:
             if not future.done():
                 future.cancel()
@@ -40,13 +45,23 @@ class Portal:
             raise
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        if self.is_open:
+            with self._lock:
+                if not self._closed:
+                    return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        coroutine.close()
+        raise ClientClosedError("the client is closed")
 
     def close(self) -> None:
-        if self.is_open:
-            self._settle()
+        if not self.is_open:
+            return
+        with self._lock:
+            # Nothing is started from here on, so that nobody waits for a loop that has ended.
+            first, self._closed = not self._closed, True
+        if first:
+            asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        self._thread.join()
 
     def _settle(self) -> None:
         """Wait until what was cancelled has ended."""
@@ -57,6 +72,12 @@ class Portal:
         pending = [task for task in asyncio.all_tasks() if task.cancelling()]
         if pending:
             await asyncio.wait(pending, timeout=5)
+
+    @classmethod
+    async def _end_tasks(cls) -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await cls._cancelled_tasks()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -186,6 +186,8 @@ class AsyncQueue(Generic[T]):
                 link, wait = self._client.link, LONGEST_WAIT_SECONDS
                 popped = await pop_from(link, pop, self._kind, wait=wait)
             following: Batch[T] | None = None
+            looped_over = self._client.looped_over
+            looped_over.add(popped)
             try:
                 for message in popped:
                     yield message
@@ -197,7 +199,9 @@ class AsyncQueue(Generic[T]):
                     elif not message.answered:
                         await message.ack()
             finally:
-                await popped.release()
+                if popped in looped_over:  # the client has not been closed
+                    looped_over.remove(popped)
+                    await popped.release()
             popped = following
 
     def __aiter__(self) -> AsyncIterator[Received[T]]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from monarq.client.handlers import as_text, error_text, in_thread
+from monarq.client.handlers import as_text, error_text, in_thread, raise_if_cancelled
 from monarq.job import AttemptResult, CommandJob, TaskJob
 from monarq.jobs.commands import Command, OnOutput, Stream, run_command
 from monarq.jobs.guard import Guard
@@ -106,6 +106,9 @@ async def run_task_job(
             result=AttemptResult(seconds=round(seconds, 6), timed_out=True),
             error=f"timed out after {timeout:g} s",
         )
+    except asyncio.CancelledError as error:
+        raise_if_cancelled()
+        return _failed(error, time.perf_counter() - started)
     # Whatever a task raises is its failure; a signal to the worker is raised nowhere.
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001
         return _failed(error, time.perf_counter() - started)
