@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import asyncpg
 import pytest
 
-from monarq.errors import StoreUnavailableError
+from monarq.errors import QueueFullError, StoreUnavailableError
 from monarq.model import Ack, Acked, AckStatus, Pop, Push, PushItem, QueueKind, StartFrom
 from monarq.store import Store
 from tests.store.calls import ack, ack_of, code_of, pop, push, push_items, unwrap
@@ -131,6 +131,21 @@ async def test_a_push_to_a_queue_that_is_no_more_reaches_no_other(
         for queue in ("theirs", "mine"):
             got = await pop(other, queue, batch=5)
             assert [one.payload for one in got.messages] == [queue.encode()]
+
+
+async def test_options_that_were_lost_are_not_taken_for_those_that_were_set_instead(
+    store: Store, open_another: OpenStore, place: Place
+) -> None:
+    await push(store, "q", b"1")
+    other = await open_another()
+    async with backup_of(place) as set_back:
+        await store.configure("q", options={"max_size": 0, "retention_seconds": 60.0})
+        await push(store, "q", b"lost")
+        await set_back()
+        await other.configure("q", options={"max_size": 2})
+        await push(store, "q", b"2")
+        with pytest.raises(QueueFullError):
+            await push(store, "q", b"3")
 
 
 async def test_items_of_another_queue_are_not_popped_for_one_that_is_no_more(

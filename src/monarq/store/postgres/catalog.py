@@ -2,7 +2,8 @@
 
 Procedures check what they are told from it (a queue's version, a partition's queue and name) and
 refuse what is stale; then the caller forgets it here and comes again. The numbers of queues and
-groups are never another one's, not even when the database was set back to a backup.
+groups are never another one's, nor a version another change's, not even when the database was set
+back to a backup.
 """
 
 from __future__ import annotations

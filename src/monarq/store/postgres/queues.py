@@ -32,6 +32,7 @@ _TIMED = {
     "expire_timeout",
 }
 _DELAYING = {"delayed_processing", "window_buffer"}
+_NEXT_VERSION = "version = greatest(version + 1, monarq.time(null))"
 _STATS = "select * from monarq.queue_stats($1, $2, $3)"
 
 
@@ -157,7 +158,7 @@ async def _update(unit: Work, old: Queue, changes: dict[str, Any]) -> Queue:
         return old
     assignments = ", ".join(f"{column} = ${number}" for number, column in enumerate(changes, 2))
     row = await unit.fetchrow(
-        f"update monarq.queues set version = version + 1, {assignments} where id = $1 "
+        f"update monarq.queues set {_NEXT_VERSION}, {assignments} where id = $1 "
         f"returning {QUEUE_COLUMNS}",
         old.id,
         *changes.values(),
@@ -241,7 +242,7 @@ async def clear_queue(database: Database, name: str) -> int:
 
 async def set_paused(database: Database, catalog: Catalog, name: str, paused: bool) -> Queue:
     row = await database.fetchrow(
-        "update monarq.queues set paused = $2, version = version + 1 where name = $1 "
+        f"update monarq.queues set paused = $2, {_NEXT_VERSION} where name = $1 "
         f"returning {QUEUE_COLUMNS}",
         name,
         paused,

@@ -47,7 +47,7 @@ $$;
 -- was set back, a partition's id may be another one's by now. q: the queues; t_queue says which of
 -- them a target is of (null: there is but one). t_names: the partitions' names, a line each.
 create or replace function monarq.take_seqs(
-    p_now bigint, p_limited boolean, q_id bigint[], q_version integer[], q_horizon bigint[],
+    p_now bigint, p_limited boolean, q_id bigint[], q_version bigint[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_names text, t_count integer[],
     out first_seqs bigint[], out first_turns bigint[], out times bigint[]
 )
@@ -201,7 +201,7 @@ $$;
 -- note_transaction_ids, null if there are none. Answers the first seq and the time of each target.
 create or replace function monarq.push_messages(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
-    q_id bigint[], q_version integer[], q_horizon bigint[],
+    q_id bigint[], q_version bigint[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_names text, t_count integer[],
     s_target integer[], s_skip integer[], s_from integer[], s_count integer[],
     s_at integer[], s_bytes integer[], p_data bytea, p_offsets bytea,

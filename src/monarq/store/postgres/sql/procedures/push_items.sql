@@ -6,7 +6,7 @@
 -- push_messages.
 create or replace function monarq.push_items(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
-    q_id bigint[], q_version integer[], q_horizon bigint[],
+    q_id bigint[], q_version bigint[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_names text, t_count integer[], t_first integer[],
     p_data bytea, i_at integer[], p_transaction_ids text, i_trace_id text[], i_producer text[],
     i_headers text[], i_priority integer[], i_run_at bigint[], i_delay bigint[],
