@@ -227,7 +227,7 @@ async def make_queues(store: Store) -> None:
     await store.configure("jobs", kind=QueueKind.WORK)
     await store.configure("worked", kind=QueueKind.WORK)
     await store.configure("deep", options={"retention_seconds": 0.001})
-    for queue in ("wide", "shared", "deep"):
+    for queue in ("wide", "shared", "deep", "passed"):
         await store.configure(queue)
         await store.subscribe("g", 0, queue=queue)
     for number in range(20):

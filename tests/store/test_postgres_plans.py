@@ -218,6 +218,33 @@ async def ack_whole_leases(session: Session) -> None:
 
 
 @hot
+async def ack_and_pop_what_has_waited_longer(session: Session) -> None:
+    requests = [Pop(queue="wide", group="g")] * 10
+    answers = await popped(session, requests)
+    async with session.reads(20):
+        acked, then = await session.store.ack_and_pop(acks(answers), requests)
+    good(acked)
+    good(await session.store.ack(acks(good(then))))
+
+
+@hot
+async def ack_and_pop_what_was_freed(session: Session) -> None:
+    items = [PushItem("passed", b"1", f"p{n}") for n in range(10)] * 3
+    good(await session.store.push([Push(items)]))
+    requests = [Pop(queue="passed", group="g")] * 10
+    first = await popped(session, requests)
+    async with session.reads(20):
+        acked, then = await session.store.ack_and_pop(acks(first), requests)
+    good(acked)
+    second = good(then)
+    leases = [Ack(lease_id=answer.lease_id) for answer in second]
+    async with session.reads(20):
+        acked, then = await session.store.ack_and_pop(leases, requests)
+    good(acked)
+    good(await session.store.ack(acks(good(then))))
+
+
+@hot
 async def pop_a_named_partition(session: Session) -> None:
     good(await session.store.push([Push([PushItem("wide", b"1", "p5")])]))
     async with session.reads(1):

@@ -25,34 +25,9 @@ from monarq.store.postgres.message_acks import (
 from monarq.store.postgres.pop import Look, Popper
 from monarq.store.validation import check_ack
 
-# Rows of acks have a negative number in place of the request's, and marks only where not all is
-# simply completed and its lease ended. The pops' room is made to depend on the number of answers,
-# so that they cannot come before the acks.
-_POPS = """
-    select popped.* from (select count(*) as answers from acked) as done
-    cross join lateral monarq.pop_messages($1, $2 + 0 * done.answers, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12) as popped
-"""
-_LEASES = f"""
-    with acked as materialized (select * from monarq.ack_leases($1, $13, $14, $15, $16, $17))
-    {_POPS}
-    union all
-    select -place, null, null, null, null, partition_id, null,
-        case when fault is not null or died > 0 or not released
-            then json_build_array(fault, died, released) end,
-        seq, count, null, null, null, null, null, null, null
-    from acked
-"""
-_RUNS = f"""
-    with acked as materialized (
-        select * from monarq.complete_runs($1, $13, $14, $15, $16, $17, $18)
-    )
-    {_POPS}
-    union all
-    select -entry, null, null, null, null, null, null,
-        case when faults is not null or not released[1] then json_build_array(faults, released) end,
-        null, null, null, null, null, null, null, null, null
-    from acked
+_SQL = """
+    select * from monarq.ack_and_pop($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+        $15, $16, $17, $18)
 """
 _SIMPLY_COMPLETED = (None, 0, True)
 _ALL_ENDED = (None, [True])
@@ -72,13 +47,10 @@ async def ack_and_pop(
     if look is not None and leases:
         return await _answer_leases(database, catalog, popper, leases, look, max_bytes)
     if look is not None and runs:
-        rows = await _fetch(database, _RUNS, look, max_bytes, run_arguments(runs))
-        answers = [
-            (-row[0], *(json.loads(row["marks"]) if row["marks"] else _ALL_ENDED))
-            for row in rows
-            if row[0] < 0
-        ]
-        acked = answers_to_runs(catalog, runs, answers)
+        partitions, groups, numbers, tokens, firsts, lasts = run_arguments(runs)
+        under = [numbers, tokens, partitions, groups, firsts, lasts]
+        rows = await _fetch(database, look, max_bytes, under)
+        acked = answers_to_runs(catalog, runs, _answers_to_runs(rows, len(runs)))
         return acked, await popper.finish(look, _of_pops(rows), max_bytes)
     acked = await ack(database, catalog, acks) if acks else []
     return acked, await popper.pop(pops, max_bytes) if pops else []
@@ -93,7 +65,22 @@ async def _answer_leases(
     max_bytes: int,
 ) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
     numbered = list(enumerate(acks))
-    rows = await _fetch(database, _LEASES, look, max_bytes, lease_arguments(numbered))
+    numbers, tokens, *_ = lease_arguments(numbered)
+    rows = await _fetch(database, look, max_bytes, [numbers, tokens, None, None, None, None])
+    outcomes: list[Outcome[Acked] | None] = [None] * len(acks)
+    await answer_leases(database, catalog, numbered, _answers_to_leases(rows), outcomes)
+    popped = await popper.finish(look, _of_pops(rows), max_bytes)
+    return [outcome for outcome in outcomes if outcome is not None], popped
+
+
+def _answers_to_leases(rows: list[Any]) -> list[tuple[Any, ...]]:
+    """As `ack_leases` has them."""
+    if rows[0][0] == 0:
+        ended = zip(*json.loads(rows[0]["marks"]), strict=True)
+        return [
+            (place, partition_id, None, None, 0, count, True)
+            for place, partition_id, count in ended
+        ]
     answers = []
     for row in rows:
         if row[0] < 0:
@@ -102,16 +89,23 @@ async def _answer_leases(
             answers.append(
                 (-row[0], row["partition_id"], row["seq"], fault, died, row["count"], released)
             )
-    outcomes: list[Outcome[Acked] | None] = [None] * len(acks)
-    await answer_leases(database, catalog, numbered, answers, outcomes)
-    popped = await popper.finish(look, _of_pops(rows), max_bytes)
-    return [outcome for outcome in outcomes if outcome is not None], popped
+    return answers
+
+
+def _answers_to_runs(rows: list[Any], count: int) -> list[tuple[Any, ...]]:
+    if rows[0][0] == 0:
+        return [(entry, *_ALL_ENDED) for entry in range(1, count + 1)]
+    return [
+        (-row[0], *(json.loads(row["marks"]) if row["marks"] else _ALL_ENDED))
+        for row in rows
+        if row[0] < 0
+    ]
 
 
 async def _fetch(
-    database: Database, sql: str, look: Look, max_bytes: int, arguments: Sequence[Any]
+    database: Database, look: Look, max_bytes: int, arguments: Sequence[Any]
 ) -> list[Any]:
-    return await database.fetch(sql, database.now(), max_bytes, *look.arguments, *arguments)
+    return await database.fetch(_SQL, database.now(), max_bytes, *look.arguments, *arguments)
 
 
 def _of_pops(rows: list[Any]) -> list[Any]:
@@ -125,7 +119,13 @@ def _are_completed_leases(acks: Sequence[Ack]) -> bool:
     except MonarqError:
         return False
     completed = AckStatus.COMPLETED
-    return all(one.transaction_id is None and one.status is completed for one in acks)
+    return all(
+        one.transaction_id is None
+        and one.status is completed
+        and one.error is None
+        and one.retry_at is None
+        for one in acks
+    )
 
 
 def _runs_of_different_leases(catalog: Catalog, acks: Sequence[Ack]) -> list[RunInLine] | None:
