@@ -22,6 +22,7 @@ from typing import Any
 
 import uvloop
 
+from bench.bars import Bars
 from bench.broker_loads import SIZE, end_to_end, fill, parked, plan_of, pop, push
 from bench.floors import Floors
 from bench.harness import Rounds, machine, progress, rate, table, take_turns, times, write_json
@@ -65,14 +66,8 @@ class Case:
 class Results:
     store: str
     cases: list[Case] = field(default_factory=list)
-    bars: list[tuple[str, str, str, bool]] = field(default_factory=list)
+    bars: Bars = field(default_factory=Bars)
     figures: dict[str, Any] = field(default_factory=dict)
-
-    def bar(self, name: str, value: float, wanted: float, *, least: bool, unit: str = "") -> None:
-        met = value >= wanted if least else value <= wanted
-        sign = "≥" if least else "≤"
-        self.bars.append((name, f"{value:.3g}{unit}", f"{sign} {wanted:g}{unit}", met))
-        progress(f"  {name}: {value:.3g}{unit}")
 
 
 class Bench:
@@ -102,7 +97,7 @@ class Bench:
         found = await take_turns([single, bare], rounds=rounds)
         self.results.cases.append(Case("push 1", messages, found, "push", "echo"))
         ratio = found.times_faster(["push"], ["echo"])
-        self.results.bar("push 1 of the echo", ratio, 0.35, least=True)
+        self.results.bars.at_least("push 1 of the echo", ratio, 0.35)
         for batch, amount, connections in PUSHES:
             await self._push_batches(f"push {batch}", batch, self.count(amount), connections, 100)
         spread = self.count(100_000)
@@ -137,7 +132,7 @@ class Bench:
         self.results.cases.append(Case(name, messages, found, "push", "bulk"))
         if name == "push 100":
             ratio = found.times_faster(["push"], ["bulk"])
-            self.results.bar("push 100 of COPY", ratio, 0.5, least=True)
+            self.results.bars.at_least("push 100 of COPY", ratio, 0.5)
 
     async def pop(self) -> None:
         for batch, amount, connections in POPS:
@@ -164,9 +159,9 @@ class Bench:
         found = await take_turns([ours, pushed], rounds=self.rounds)
         self.results.cases.append(Case(name, messages, found, "pop", "push"))
         ratio = found.times_faster(["pop"], ["push"])
-        self.results.bar(f"{name} of push", ratio, 1.0, least=True)
+        self.results.bars.at_least(f"{name} of push", ratio, 1.0)
         queen = messages / found.seconds("pop") / QUEEN[name]
-        self.results.bar(f"{name} of Queen's", queen, 10.0, least=True)
+        self.results.bars.at_least(f"{name} of Queen's", queen, 10.0)
 
     async def _popped(self, plan: Plan, messages: int) -> Mapping[str, float]:
         await fill(plan, messages)
@@ -182,20 +177,20 @@ class Bench:
         progress("end to end at 200 messages/s")
         findings = await end_to_end(self.broker.url, 20 * self.scale + 2)
         found = findings.latencies["endToEnd"]
-        self.results.bar("end to end p50", found.percentile(50) * 1e3, 10, least=False, unit=" ms")
-        self.results.bar("end to end p99", found.percentile(99) * 1e3, 25, least=False, unit=" ms")
+        self.results.bars.at_most("end to end p50", found.percentile(50) * 1e3, 10, "ms")
+        self.results.bars.at_most("end to end p99", found.percentile(99) * 1e3, 25, "ms")
         self.results.figures["end_to_end"] = findings.as_json()["latencyMs"]
 
     async def idle(self) -> None:
         count = 10_000 if self.scale == 1.0 else 2_000
         progress(f"{count} waiting pops")
         found = await parked(self.broker, count, 10 * self.scale + 2)
-        self.results.bar("CPU idle", found["cores"] * 100, 2, least=False, unit=" %")
+        self.results.bars.at_most("CPU idle", found["cores"] * 100, 2, "%")
         self.results.figures["parked"] = {"count": count, **found}
 
     def finish(self) -> None:
         memory = self.broker.most_memory / 1e6
-        self.results.bar("memory", memory, 150, least=False, unit=" MB")
+        self.results.bars.at_most("memory", memory, 150, "MB")
 
 
 async def _bulk(floors: Floors, messages: int) -> float:
@@ -224,14 +219,7 @@ def drawn(results: Results) -> str:
             )
         )
     figures = table((results.store, "messages/s", "beside", "of it", "of Queen's", "CPU µs"), rows)
-    bars = table(
-        ("bar", "measured", "wanted", ""),
-        [
-            (name, value, wanted, "met" if met else "MISSED")
-            for name, value, wanted, met in results.bars
-        ],
-    )
-    return f"{figures}\n\n{bars}"
+    return f"{figures}\n\n{results.bars.table()}"
 
 
 def as_json(results: Results) -> dict[str, Any]:
@@ -240,10 +228,7 @@ def as_json(results: Results) -> dict[str, Any]:
             {"name": case.name, "messages": case.messages, "rounds": case.rounds.as_json()}
             for case in results.cases
         ],
-        "bars": [
-            {"name": name, "measured": value, "wanted": wanted, "met": met}
-            for name, value, wanted, met in results.bars
-        ],
+        "bars": results.bars.as_json(),
         **results.figures,
     }
 

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from bench.harness import Rounds, machine, progress, rate, table, take_turns, times, write_json
+from bench.bars import Bars
+from bench.harness import Rounds, machine, progress, rate, table, take_turns, write_json
 from bench.places import POSTGRES_SETTINGS
 from monarq.client.async_client import AsyncClient
 from monarq.jobs.worker import Worker
@@ -218,23 +219,18 @@ async def run(options: argparse.Namespace) -> None:
         progress("claims with 1,000 and with many jobs waiting")
         many = 20_000 if options.quick else options.waiting
         few, lots = await claims(server, 1_000), await claims(server, many)
-    bars = [
-        ("enqueue, one by one, against the faster peer", ">= 3.0", ratios["each"], 3.0, True),
-        ("enqueue, many at once, against the faster peer", ">= 3.0", ratios["bulk"], 3.0, True),
-        ("run, against the faster peer", ">= 3.0", ratios["run"], 3.0, True),
-        (f"claim at {many:,} waiting against 1,000", "<= 1.5", lots / few, 1.5, False),
-    ]
-    rows = [
-        [text, wanted, times(got), "met" if (got >= bar) == at_least else "MISSED"]
-        for text, wanted, got, bar, at_least in bars
-    ]
-    print("\n" + table(["bar", "wanted", "measured", ""], rows))
+    bars = Bars()
+    bars.at_least("enqueue, one by one, against the faster peer", ratios["each"], 3.0)
+    bars.at_least("enqueue, many at once, against the faster peer", ratios["bulk"], 3.0)
+    bars.at_least("run, against the faster peer", ratios["run"], 3.0)
+    bars.at_most(f"claim at {many:,} waiting against 1,000", lots / few, 1.5)
+    print("\n" + bars.table())
     content = {
         "machine": machine(["monarq", "asyncpg", "msgspec", "procrastinate", "pgqueuer"]),
         "jobs": {"each": each, "bulk": bulk, "concurrency": CONCURRENCY, "callers": CALLERS},
         "rounds": rounds.as_json(),
         "claim_ms": {"1000": few * 1000, str(many): lots * 1000},
-        "ratios": {text: got for text, _, got, _, _ in bars},
+        "bars": bars.as_json(),
     }
     print(f"written to {write_json('jobs', content, options.json).name}")
 

@@ -24,7 +24,7 @@ from typing import Any
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from bench import spark_data, spark_latency
-from bench.broker import Results
+from bench.bars import Bars
 from bench.harness import Rounds, Side, machine, progress, rate, table, take_turns, write_json
 from bench.served import served
 from monarq.spark import session
@@ -55,7 +55,8 @@ class Bench:
         self.rounds: int = options.rounds
         self.many: int = options.partitions
         self.seconds: float = options.seconds
-        self.results = Results("spark")
+        self.bars = Bars()
+        self.figures: dict[str, Any] = {}
         self.tables: dict[str, Rounds] = {}
 
     # --- reading -----------------------------------------------------------------------------
@@ -75,7 +76,7 @@ class Bench:
         self.tables["read"] = found
         for way, wanted in READ_BARS.items():
             ratio = found.times_faster([way], ["jdbc"])
-            self.results.bar(f"read {way} of tuned JDBC", ratio, wanted, least=True)
+            self.bars.at_least(f"read {way} of tuned JDBC", ratio, wanted)
 
     def _monarq(self, way: str, queue: str = spark_data.QUEUE) -> DataFrameReader:
         reader = self.spark.read.format("monarq")
@@ -132,7 +133,7 @@ class Bench:
         )
         self.tables["write"] = found
         ratio = found.times_faster(["http write"], ["jdbc write"])
-        self.results.bar("write through the broker of JDBC", ratio, 0.5, least=True)
+        self.bars.at_least("write through the broker of JDBC", ratio, 0.5)
 
     # --- streams, planning, archive --------------------------------------------------------------
 
@@ -142,9 +143,9 @@ class Bench:
             await spark_data.fill(store, 20, 200, own_ids=False, queue="few")
         large = self._batches(spark_data.QUEUE, STREAM_ROWS)
         small = self._batches("few", 1)
-        self.results.figures["microbatch_ms"] = {"of 10,000": large, "of 1": small}
+        self.figures["microbatch_ms"] = {"of 10,000": large, "of 1": small}
         extra = statistics.median(large) - statistics.median(small)
-        self.results.bar("micro-batch of 10,000, ms more", extra, 250, least=False)
+        self.bars.at_most("micro-batch of 10,000, ms more", extra, 250)
 
     def _batches(self, queue: str, rows: int) -> list[float]:
         """Milliseconds of each, without the first, which warms up."""
@@ -183,7 +184,7 @@ class Bench:
         for way in ("postgres", "http"):
             took = [planned(way) for _ in range(3)]
             name = f"plan {self.many:,} partitions by {way}, s"
-            self.results.bar(name, statistics.median(took), 2.0, least=False)
+            self.bars.at_most(name, statistics.median(took), 2.0)
 
     async def archive(self) -> None:
         def run() -> float:
@@ -198,7 +199,7 @@ class Bench:
             return time.perf_counter() - started
 
         took = run()
-        self.results.bar(f"archive {self.messages:,} messages, s", took, 30.0, least=False)
+        self.bars.at_most(f"archive {self.messages:,} messages, s", took, 30.0)
 
     async def latency(self) -> None:
         """In turns, so that whatever else the machine does falls on both alike."""
@@ -207,16 +208,14 @@ class Bench:
             alone = await spark_latency.measure(self.urls["http"], self.seconds, 0)
             beside = await spark_latency.measure(self.urls["http"], self.seconds, 1)
             ratios.append(spark_latency.p99(beside) / spark_latency.p99(alone))
-            figures = self.results.figures.setdefault("push_p99_ms", [])
+            figures = self.figures.setdefault("push_p99_ms", [])
             figures.append(
                 {
                     "alone": round(1000 * spark_latency.p99(alone), 3),
                     "during an export": round(1000 * spark_latency.p99(beside), 3),
                 }
             )
-        self.results.bar(
-            "p99 of a push during an export", statistics.median(ratios), 2, least=False
-        )
+        self.bars.at_most("p99 of a push during an export", statistics.median(ratios), 2)
 
     # --- reporting -----------------------------------------------------------------------------
 
@@ -241,8 +240,7 @@ class Bench:
                 for name in names
             ]
             lines.append(table((part, "s", "rows/s"), rows))
-        bars = [(*bar[:3], "met" if bar[3] else "NOT MET") for bar in self.results.bars]
-        lines.append(table(("bar", "measured", "wanted", ""), bars))
+        lines.append(self.bars.table())
         return "\n\n".join(lines)
 
 
@@ -267,7 +265,7 @@ async def run(options: argparse.Namespace) -> None:
                 spark.stop()
                 for url in urls.values():
                     open_access(url).close()
-            bench.results.figures["broker_mib"] = round(broker.most_memory / 2**20)
+            bench.figures["broker_mib"] = round(broker.most_memory / 2**20)
     print(bench.shown())
     _write(bench, options)
 
@@ -296,11 +294,8 @@ def _write(bench: Bench, options: argparse.Namespace) -> None:
             "rounds": options.rounds,
         },
         "seconds": {part: rounds.as_json() for part, rounds in bench.tables.items()},
-        "figures": bench.results.figures,
-        "bars": [
-            {"bar": name, "measured": measured, "wanted": wanted, "met": met}
-            for name, measured, wanted, met in bench.results.bars
-        ],
+        "figures": bench.figures,
+        "bars": bench.bars.as_json(),
     }
     progress(f"written to {write_json('spark', content, options.json)}")
 

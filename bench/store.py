@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from bench import harness, workloads
+from bench.bars import Bars
 from bench.harness import Rounds, progress, rate, times
 from bench.places import Place, open_place
 
@@ -40,14 +41,6 @@ class Scale(Struct, frozen=True):
     backlog: int
     batches: tuple[int, ...] = BATCHES
     partitions: tuple[int, ...] = PARTITIONS
-
-
-class Bar(Struct, frozen=True):
-    store: str
-    what: str
-    wanted: str
-    measured: float
-    met: bool
 
 
 FULL = Scale(
@@ -77,7 +70,7 @@ class Report:
         self.flows: list[tuple[str, ...]] = []
         self.shapes: list[tuple[str, ...]] = []
         self.growths: list[tuple[str, ...]] = []
-        self.bars: list[Bar] = []
+        self.bars = Bars()
         self.json: list[dict[str, Any]] = []
 
     def flow(self, store: str, partitions: int, batch: int, count: int, rounds: Rounds) -> None:
@@ -119,10 +112,10 @@ class Report:
             }
         )
         if (partitions, batch) == (1, 1000):
-            bar = PUSH_BAR[store]
-            self._bar(store, "push against rows", push_over_rows, at_least=bar)
-            self._bar(store, "pop and ack against push", pop_over_push, at_least=POP_BAR)
-            self._bar(store, "the same in one call", joint_over_push, at_least=POP_BAR)
+            wanted = PUSH_BAR[store]
+            self.bars.at_least(f"{store}: push against rows", push_over_rows, wanted)
+            self.bars.at_least(f"{store}: pop and ack against push", pop_over_push, POP_BAR)
+            self.bars.at_least(f"{store}: the same in one call", joint_over_push, POP_BAR)
 
     def shape(self, store: str, pops: int, batch: int, count: int, rounds: Rounds) -> None:
         self.shapes.append(
@@ -173,13 +166,6 @@ class Report:
         )
         return growth
 
-    def partition_bar(self, store: str, many: int, growth: float) -> None:
-        what = f"a pop at {many:,} partitions against 100"
-        self.bars.append(Bar(store, what, f"<= {GROWTH_BAR}", growth, growth <= GROWTH_BAR))
-
-    def _bar(self, store: str, what: str, measured: float, *, at_least: float) -> None:
-        self.bars.append(Bar(store, what, f">= {at_least}", measured, measured >= at_least))
-
     def text(self) -> str:
         parts = []
         if self.flows:
@@ -199,17 +185,8 @@ class Report:
             headings = ("what grows", "few", "many", "us a pop", "us a pop", "many/few")
             parts.append("What a pop costs:\n\n" + harness.table(headings, self.growths))
         if self.bars:
-            headings = ("bar", "wanted", "measured", "")
-            rows = [
-                (f"{bar.store}: {bar.what}", bar.wanted, f"{bar.measured:.2f}", _verdict(bar))
-                for bar in self.bars
-            ]
-            parts.append(harness.table(headings, rows))
+            parts.append(self.bars.table())
         return "\n\n".join(parts)
-
-
-def _verdict(bar: Bar) -> str:
-    return "met" if bar.met else "MISSED"
 
 
 async def measure_flows(place: Place, scale: Scale, report: Report) -> None:
@@ -280,7 +257,8 @@ async def measure_growth(place: Place, scale: Scale, report: Report) -> None:
             )
             what = f"partitions, {per_call} a call"
             growth = report.growth(place.name, what, few, many, pops, rounds)
-        report.partition_bar(place.name, many, growth)
+        name = f"{place.name}: a pop at {many:,} partitions against {few}"
+        report.bars.at_most(name, growth, GROWTH_BAR)
 
     few, many, calls, batch = 1_000, scale.many_items, 10, 10
     await place.settle()
@@ -364,9 +342,7 @@ def main() -> None:
         "settings": settings,
         "scale": {name: getattr(scale, name) for name in Scale.__struct_fields__},
         "payload_bytes": workloads.PAYLOAD_BYTES,
-        "bars": [
-            {name: getattr(bar, name) for name in Bar.__struct_fields__} for bar in report.bars
-        ],
+        "bars": report.bars.as_json(),
         "results": report.json,
     }
     # Rough figures are not for the record, unless someone says where.
