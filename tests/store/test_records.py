@@ -9,6 +9,7 @@ from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import MAX_OUTPUT_BYTES, QueueKind
 from monarq.store import Store
 from tests.store.calls import pop, push
+from tests.store.conftest import OpenStore
 
 WEEK = 7 * 86_400
 
@@ -34,6 +35,31 @@ class TestRecords:
         await store.put_record("worker", "w-1", b"2")
         record = await store.get_record("worker", "w-1")
         assert (record.value, record.expires_at) == (b"2", None)
+
+    async def test_one_that_is_there_stays_if_only_a_new_one_is_to_be_put(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        made = await store.put_record("worker", "w-1", b"1", keep_seconds=10, only_new=True)
+        clock.advance(5)
+        again = await store.put_record("worker", "w-1", b"2", only_new=True)
+        assert again == made == await store.get_record("worker", "w-1")
+        clock.advance(5)
+        later = await store.put_record("worker", "w-1", b"3", only_new=True)
+        assert (later.value, later.updated_at, later.expires_at) == (b"3", clock.now(), None)
+        assert later == await store.get_record("worker", "w-1")
+
+    async def test_of_many_new_ones_at_once_all_are_told_of_the_same(
+        self, store: Store, open_another: OpenStore
+    ) -> None:
+        stores = [store, await open_another(), await open_another()]
+        for key in ("a", "b", "c"):
+            put = await asyncio.gather(
+                *(
+                    each.put_record("worker", key, b"%d" % n, only_new=True)
+                    for n, each in enumerate(3 * stores)
+                )
+            )
+            assert put == [await store.get_record("worker", key)] * 9
 
     async def test_they_are_listed_by_kind_and_key_page_by_page(self, store: Store) -> None:
         for key in ("c", "a", "é", "b"):

@@ -164,9 +164,17 @@ class HttpEntries:
         return Page([trace_of(row) for row in answer.traces], answer.next)
 
     async def put_record(
-        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+        self,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        keep_seconds: float | None = None,
+        only_new: bool = False,
     ) -> Record:
-        body = {"value": msgspec.Raw(value), "keepSeconds": keep_seconds}
+        body: dict[str, Any] = {"value": msgspec.Raw(value), "keepSeconds": keep_seconds}
+        if only_new:
+            body["onlyNew"] = True
         return record_of(await self._call("PUT", _record(kind, key), RecordRow, body=body))
 
     async def get_record(self, kind: str, key: str) -> Record:

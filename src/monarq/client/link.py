@@ -178,7 +178,13 @@ class Admin(Protocol):
     ) -> OutputPart: ...
 
     async def put_record(
-        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+        self,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        keep_seconds: float | None = None,
+        only_new: bool = False,
     ) -> Record: ...
 
     async def get_record(self, kind: str, key: str) -> Record: ...

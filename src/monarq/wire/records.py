@@ -14,6 +14,8 @@ class RecordBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     value: Annotated[Raw, Meta(description="any JSON value, 1 MiB at most")]
     keep_seconds: Annotated[float, Meta(ge=0, le=10 * 365 * 86_400)] | None = None
     """It is gone that long after; null keeps it."""
+    only_new: bool = False
+    """One that is there stays as it is, and is the answer."""
 
 
 class RecordRow(Struct, frozen=True, kw_only=True, rename="camel"):

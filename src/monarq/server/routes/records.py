@@ -46,6 +46,7 @@ async def put_record(service: Service, request: Request) -> Response:
         request.path["key"],
         bytes(body.value),
         keep_seconds=body.keep_seconds,
+        only_new=body.only_new,
     )
     return json_answer(_row(record))
 

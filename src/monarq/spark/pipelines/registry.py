@@ -38,7 +38,7 @@ class Records(Protocol):
     """What is needed of `Client.admin`."""
 
     def put_record(
-        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+        self, kind: str, key: str, value: bytes, *, only_new: bool = False
     ) -> Record: ...
 
     def get_record(self, kind: str, key: str) -> Record: ...
@@ -171,9 +171,7 @@ class RunRegistry:
             value = self._records.get_record(STORE_KIND, "id").value
         except NotFoundError:
             mine = msgspec.json.encode(secrets.token_hex(8))
-            self._records.put_record(STORE_KIND, "id", mine)
-            # Whoever made one at the same time may have been last.
-            value = self._records.get_record(STORE_KIND, "id").value
+            value = self._records.put_record(STORE_KIND, "id", mine, only_new=True).value
         return msgspec.json.decode(value, type=str)
 
 

@@ -24,9 +24,16 @@ class KeepingRecords(abc.ABC):
 
     @abc.abstractmethod
     async def put_record(
-        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+        self,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        keep_seconds: float | None = None,
+        only_new: bool = False,
     ) -> Record:
-        """Make or replace it. With `keep_seconds` it is gone that long after."""
+        """Make or replace it; with `only_new`, one that is there stays, and is the answer. With
+        `keep_seconds` it is gone that long after."""
 
     @abc.abstractmethod
     async def get_record(self, kind: str, key: str) -> Record:

@@ -154,9 +154,15 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         return await records.read_output(self._database, item_id, attempt, start, max_bytes)
 
     async def put_record(
-        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+        self,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        keep_seconds: float | None = None,
+        only_new: bool = False,
     ) -> Record:
-        return await records.put_record(self._database, kind, key, value, keep_seconds)
+        return await records.put_record(self._database, kind, key, value, keep_seconds, only_new)
 
     async def get_record(self, kind: str, key: str) -> Record:
         return await records.get_record(self._database, kind, key)

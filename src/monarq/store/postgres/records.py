@@ -25,21 +25,37 @@ _RECORDS = """
 """
 
 
+# Written anew also if it stays: only then is it the answer, whoever made it at the same time.
+_PUT = """
+    insert into monarq.records as r (kind, key, value, updated_at, expires_at)
+    select $1, $2, $3, now, now + $5 from monarq.time($4) now
+    on conflict (kind, key) do update set (value, updated_at, expires_at) = (
+        select n.value, n.updated_at, n.expires_at
+        from (values (true, r.value, r.updated_at, r.expires_at),
+            (false, excluded.value, excluded.updated_at, excluded.expires_at)
+        ) as n (stays, value, updated_at, expires_at)
+        where n.stays = ($6 and coalesce(r.expires_at > excluded.updated_at, true)))
+    returning kind, key, value, updated_at, expires_at
+"""
+
+
 async def put_record(
-    database: Database, kind: str, key: str, value: bytes, keep_seconds: float | None
+    database: Database,
+    kind: str,
+    key: str,
+    value: bytes,
+    keep_seconds: float | None,
+    only_new: bool,
 ) -> Record:
     check_record(kind, key, value, keep_seconds)
     row = await database.fetchrow(
-        "insert into monarq.records as r (kind, key, value, updated_at, expires_at) "
-        "select $1, $2, $3, now, now + $5 from monarq.time($4) now "
-        "on conflict (kind, key) do update set value = excluded.value, "
-        "updated_at = excluded.updated_at, expires_at = excluded.expires_at "
-        "returning kind, key, value, updated_at, expires_at",
+        _PUT,
         kind,
         key,
         value,
         database.now(),
         None if keep_seconds is None else micros(keep_seconds),
+        only_new,
     )
     assert row is not None
     return _to_record(row)

@@ -191,11 +191,17 @@ class InspectCalls(Calls):
         )
 
     async def put_record(
-        self, kind: str, key: str, value: bytes, *, keep_seconds: float | None = None
+        self,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        keep_seconds: float | None = None,
+        only_new: bool = False,
     ) -> Record:
         validation.check_record(kind, key, value, keep_seconds)
         return await self._write(
-            lambda session: records.put_record(session, kind, key, value, keep_seconds)
+            lambda session: records.put_record(session, kind, key, value, keep_seconds, only_new)
         )
 
     async def get_record(self, kind: str, key: str) -> Record:

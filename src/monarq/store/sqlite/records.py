@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from monarq.clock import micros
@@ -18,8 +19,16 @@ where kind = ? and (expires_at is null or expires_at > ?)
 
 
 def put_record(
-    session: Session, kind: str, key: str, value: bytes, keep_seconds: float | None
+    session: Session,
+    kind: str,
+    key: str,
+    value: bytes,
+    keep_seconds: float | None,
+    only_new: bool,
 ) -> Record:
+    if only_new:
+        with contextlib.suppress(NotFoundError):
+            return get_record(session, kind, key)
     expires_at = None if keep_seconds is None else session.now + micros(keep_seconds)
     session.db.execute(
         "insert or replace into records (kind, key, value, updated_at, expires_at) "
