@@ -1,15 +1,14 @@
 /* The partitions of a queue: a heat map of all, and a table with who works on them. */
 
 import { get, path } from "./api.js";
-import { notice } from "./dialog.js";
 import { h } from "./dom.js";
+import { refiltering } from "./filtering.js";
 import { count, duration, plural } from "./format.js";
 import { heatMap } from "./heat_map.js";
 import { PLACE } from "./partition_columns.js";
 import { choice, empty, groupName, name, panel, search, select, when } from "./parts.js";
 import { link } from "./router.js";
 import { table, turned } from "./table.js";
-import { later } from "./timing.js";
 import { Windowed } from "./windowed.js";
 
 const BY = [
@@ -50,15 +49,11 @@ export function partitionsView(queue, ctx) {
     });
   };
 
-  const apply = later(150, async () => {
-    ctx.amend({ group, search: find, by, sort: sort.key, order: sort.order });
-    try {
-      await Promise.all([list.reset(), loadHeat()]);
-    } catch (error) {
-      notice(error.message, { bad: true });
-    }
-    ctx.redraw();
-  });
+  const apply = refiltering(
+    ctx,
+    () => ({ group, search: find, by, sort: sort.key, order: sort.order }),
+    () => Promise.all([list.reset(), loadHeat()]),
+  );
 
   const amount = (value) =>
     by === "age"

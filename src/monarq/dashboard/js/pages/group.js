@@ -1,8 +1,8 @@
 /* One group in one queue: how far behind, what it fails on, and what to do about it. */
 
 import { ApiError, get, path } from "../api.js";
-import { notice } from "../dialog.js";
 import { h } from "../dom.js";
+import { refiltering } from "../filtering.js";
 import { count, duration, plural, rate } from "../format.js";
 import { destroyGroup, retryMessage, seek, skipMessage } from "../group_acts.js";
 import { groupTable } from "../group_table.js";
@@ -23,7 +23,6 @@ import {
 import { payload } from "../payload.js";
 import { go, link } from "../router.js";
 import { table, turned } from "../table.js";
-import { later } from "../timing.js";
 import { Windowed } from "../windowed.js";
 
 const RELOAD_MS = 5_000;
@@ -85,15 +84,11 @@ function inQueue(ctx) {
       throw new ApiError(404, "not_found", `${groupName(group)} does not consume ${queue}.`);
   }
 
-  const apply = later(150, async () => {
-    ctx.amend({ partition: find });
-    try {
-      await list.reset();
-    } catch (error) {
-      notice(error.message, { bad: true });
-    }
-    ctx.redraw();
-  });
+  const apply = refiltering(
+    ctx,
+    () => ({ partition: find }),
+    () => list.reset(),
+  );
   const timer = setInterval(() => document.hidden || ctx.reload(), RELOAD_MS);
   const act = (action, what) => async () => {
     if (await action({ group, queue, ...what })) await ctx.reload();

@@ -1,13 +1,12 @@
 /* All groups: who is behind, by how much, on which queue. */
 
 import { get } from "../api.js";
-import { notice } from "../dialog.js";
 import { h } from "../dom.js";
+import { refiltering } from "../filtering.js";
 import { plural } from "../format.js";
 import { groupTable } from "../group_table.js";
 import { empty, search } from "../parts.js";
 import { turned } from "../table.js";
-import { later } from "../timing.js";
 import { Windowed } from "../windowed.js";
 
 const id = (row) => `${row.queue}\n${row.name}`;
@@ -29,15 +28,11 @@ export function open(ctx) {
     ctx.redraw,
     id,
   );
-  const apply = later(150, async () => {
-    ctx.amend({ ...filter, sort: sort.key, order: sort.order });
-    try {
-      await list.reset();
-    } catch (error) {
-      notice(error.message, { bad: true });
-    }
-    ctx.redraw();
-  });
+  const apply = refiltering(
+    ctx,
+    () => ({ ...filter, sort: sort.key, order: sort.order }),
+    () => list.reset(),
+  );
 
   return {
     title: "Groups",

@@ -4,11 +4,11 @@ import { get, post } from "../api.js";
 import { meter } from "../chart.js";
 import { form, notice } from "../dialog.js";
 import { h } from "../dom.js";
+import { refiltering } from "../filtering.js";
 import { count, duration, plural, rate } from "../format.js";
 import { button, empty, figure, name, perSecond, search, select, state } from "../parts.js";
 import { go, link } from "../router.js";
 import { table, turned } from "../table.js";
-import { later } from "../timing.js";
 import { Windowed } from "../windowed.js";
 
 const KINDS = [
@@ -44,15 +44,11 @@ export function open(ctx) {
     (row) => row.name,
   );
 
-  const apply = later(150, async () => {
-    ctx.amend({ ...filter, sort: sort.key, order: sort.order });
-    try {
-      await list.reset();
-    } catch (error) {
-      notice(error.message, { bad: true });
-    }
-    ctx.redraw();
-  });
+  const apply = refiltering(
+    ctx,
+    () => ({ ...filter, sort: sort.key, order: sort.order }),
+    () => list.reset(),
+  );
   const set = (key) => (value) => {
     filter[key] = value;
     apply();
