@@ -10,7 +10,7 @@ import pytest
 from monarq.broker.broker import Broker
 from monarq.broker.peers import Peers
 from monarq.clock import SECOND, ManualClock
-from monarq.model import Push, PushItem
+from monarq.model import Ack, Acked, Pop, Push, PushItem
 from tests.broker.calls import (
     ack,
     bounded,
@@ -126,6 +126,38 @@ async def test_a_notice_wakes_at_once(start_broker: StartBroker, peers: list[Pee
     await parked(there, 1)
     await ack(here, popped)
     assert payloads(await bounded(waiting)) == [b"2"]
+
+
+@pytest.mark.parametrize(
+    "then", [Pop(queue="other"), Pop(queue="q", partition="other"), Pop(queue="q", group="other")]
+)
+async def test_what_a_joint_call_frees_wakes_those_who_wait_elsewhere_at_once(
+    start_broker: StartBroker, peers: list[Peers], then: Pop
+) -> None:
+    here = await start_broker(peers=peers[0])
+    there = await start_broker(peers=peers[1])
+    await there.push(Push([PushItem("q", b"1"), PushItem("q", b"2"), PushItem("q", b"3", "other")]))
+    popped = await pop(there, "q", partition="Default")
+    waiting = wait_for(here, "q", partition="Default")
+    await parked(here, 1)
+    # Time stands still, so that nobody asks by himself.
+    [acked], _ = await there.ack_and_pop([Ack(lease_id=popped.lease_id)], then)
+    assert isinstance(acked, Acked)
+    second = await bounded(waiting)
+    assert payloads(second) == [b"2"]
+    # One by one, and with nothing left for its own pop.
+    await push(there, "q", b"4")
+    waiting = wait_for(there, "q", partition="Default")
+    await parked(there, 1)
+    [message] = second.messages
+    done = Ack(
+        transaction_id=message.transaction_id,
+        partition_id=message.partition_id,
+        lease_id=second.lease_id,
+    )
+    [acked], _ = await here.ack_and_pop([done], then)
+    assert isinstance(acked, Acked)
+    assert payloads(await bounded(waiting)) == [b"4"]
 
 
 async def test_a_notice_that_may_be_about_anything_wakes_all(
