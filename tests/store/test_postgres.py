@@ -165,6 +165,32 @@ async def test_many_that_open_at_once_migrate_once(
         await connection.close()
 
 
+async def test_a_procedure_that_is_replaced_under_a_call_makes_the_store_unavailable(
+    postgres_database: str,
+) -> None:
+    """As an upgrade does to brokers that run: their calls are for the buffer, or to be repeated."""
+    held = "select pg_advisory_xact_lock(1), test.looks_around(), test.replaced()"
+    async with await open_store(postgres_database) as store:
+        database = store._database  # type: ignore[attr-defined]
+        other = await asyncpg.connect(postgres_database)
+        await other.execute("""
+            create schema test;
+            create function test.looks_around() returns bigint language plpgsql
+                as $$ begin return (select count(*) from pg_class); end $$;
+            create function test.replaced() returns void language plpgsql as $$ begin end $$;
+            select pg_advisory_lock(1);
+        """)
+        call = asyncio.create_task(database.fetch(held))
+        await wait_until(
+            other, "exists (select from pg_locks where locktype = 'advisory' and not granted)"
+        )
+        await other.execute("drop function test.replaced()")
+        await other.execute("select pg_advisory_unlock(1)")
+        with pytest.raises(StoreUnavailableError, match="upgraded"):
+            await call
+        await other.close()
+
+
 @newest
 async def test_a_schema_of_a_newer_monarq_is_refused_and_left_alone(
     place: object, store: Store, postgres_servers: Mapping[str, str]
@@ -229,6 +255,12 @@ async def test_behind_a_pooler_nothing_is_left_in_a_session(
             "select name from pg_prepared_statements where name <> ''"
         )
         assert left == []
+
+
+@pytest.mark.parametrize("host", ["[::1", "localhost:abc", "localhost:99999"])
+async def test_an_address_that_cannot_be_read_is_refused(host: str) -> None:
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        await open_store(f"postgresql://{host}/x")
 
 
 async def test_a_wrong_option_in_the_address_is_refused() -> None:

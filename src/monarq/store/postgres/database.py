@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
@@ -218,13 +218,23 @@ class Work:
         return row[0] if row else None
 
 
+def _parts(dsn: str) -> SplitResult:
+    try:
+        parts = urlsplit(dsn)
+        if "," not in parts.netloc:  # several hosts have ports of their own
+            _ = parts.port
+    except ValueError as error:
+        raise InvalidRequestError(f"the address of PostgreSQL cannot be read: {error}") from None
+    return parts
+
+
 def _prepares(dsn: str) -> tuple[str, bool]:
     """Takes `prepared_statements=false` out of an address.
 
     Prepared statements save a round trip a call, but belong to a session: a pooler that gives
     every transaction another one has to know them, or they have to be off.
     """
-    parts = urlsplit(dsn)
+    parts = _parts(dsn)
     options = parse_qsl(parts.query, keep_blank_values=True)
     choices = [value for name, value in options if name == "prepared_statements"]
     if not choices:
@@ -251,11 +261,19 @@ class _Translation:
         if isinstance(error, asyncpg.PostgresError) and error.sqlstate == "MQ001":
             reason = str(error.args[0]).removeprefix("monarq: ")
             raise RefusedError(reason, json.loads(error.detail or "null")) from None
-        if isinstance(error, _UNAVAILABLE + _OTHER_SCHEMA):
+        if error is not None and (isinstance(error, _UNAVAILABLE) or _is_of_other_schema(error)):
             raise _unavailable(error) from error
 
 
 _translated = _Translation()
+
+
+def _is_of_other_schema(error: BaseException) -> bool:
+    """Also of a procedure that was replaced while a call was on its way to it. PostgreSQL has no
+    code of its own for that, and never translates it."""
+    if isinstance(error, asyncpg.InternalServerError):
+        return str(error).startswith("cache lookup failed")
+    return isinstance(error, _OTHER_SCHEMA)
 
 
 def _unavailable(error: BaseException) -> StoreUnavailableError:
@@ -264,6 +282,6 @@ def _unavailable(error: BaseException) -> StoreUnavailableError:
         why = "it did not answer in time (is it overloaded, or does somebody hold a lock?)"
     elif isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError):
         why = f"the connection broke ({why})"
-    elif isinstance(error, _OTHER_SCHEMA):
+    elif _is_of_other_schema(error):
         why = f"its schema is not this Monarq's: it was upgraded, or is being restored ({why})"
     return StoreUnavailableError(f"PostgreSQL cannot serve: {why}")
