@@ -281,6 +281,23 @@ def test_an_answer_that_finds_no_room_is_one_clear_line(
         assert done.stderr == "monarq: the answer could not be written: No space left on device\n"
 
 
+def test_an_answer_that_a_locale_cannot_write_is_one_clear_line(
+    cli: Invoke, environment: dict[str, str]
+) -> None:
+    cli.ok("push", "größe", "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "monarq", "queue", "list"],
+        env=environment | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "monarq: the answer cannot be written as ascii: use a locale with UTF-8\n"
+    )
+
+
 def test_a_place_that_cannot_be_is_told_at_once(cli: Invoke) -> None:
     began = time.monotonic()
     said = cli.refused("list", "--url", "http://127.0.0.1:1")
@@ -288,6 +305,7 @@ def test_a_place_that_cannot_be_is_told_at_once(cli: Invoke) -> None:
     assert "start one with `monarq serve`" in said
     assert "not both" in cli.refused("list", "--url", "http://x", "--store", "memory:")
     assert "--url must be like" in cli.refused("list", "--url", "localhost:6632")
+    assert "--url must be like" in cli.refused("list", "--url", "http://[::1")
     assert "no kind of store" in cli.refused("list", "--store", "mysql://x")
     said = cli.refused("list", "--store", "postgresql://nobody@127.0.0.1:1/x")
     assert "correct --store or MONARQ_STORE" in said

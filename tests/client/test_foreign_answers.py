@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from monarq.client.async_client import AsyncClient
-from monarq.errors import MonarqError, StoreUnavailableError
+from monarq.errors import InvalidRequestError, MonarqError, StoreUnavailableError
 from tests.client.conftest import served
 from tests.server.plain_server import Handler, answering
 
@@ -67,3 +67,9 @@ async def test_a_proxy_without_a_broker_is_passed_over(status: int, tmp_path: Pa
             queue = mq.queue("q")
             pushed = [await queue.push(n) for n in range(4)]
             assert [each.seq for each in pushed] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1", "http://host:abc", "http://host:99999"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match="not the URL of a broker"):
+        AsyncClient(["http://host", url])

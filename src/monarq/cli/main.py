@@ -217,4 +217,7 @@ def told(error: Exception) -> int | None:
         # Python keeps bytes of arguments and of stdin that are no text as halves of pairs.
         complain("names, commands and payloads must be UTF-8 text; what was given is not")
         return 1
+    if isinstance(error, UnicodeEncodeError):
+        complain(f"the answer cannot be written as {error.encoding}: use a locale with UTF-8")
+        return 1
     return None

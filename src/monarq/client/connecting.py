@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from monarq.client.link import Link
 from monarq.client.own_transaction import OwnTransactions
@@ -24,6 +25,7 @@ def open_link(
     if not addresses:
         raise InvalidRequestError("give the address of a broker or a store")
     if all(each.startswith(("http://", "https://")) for each in addresses):
+        _check_urls(addresses)
         # Imported here, and below, so that nobody pays for the way that is not taken.
         from monarq.client.http import HttpLink
 
@@ -36,3 +38,14 @@ def open_link(
     from monarq.client.embedded import EmbeddedLink
 
     return EmbeddedLink(addresses[0], keys=keys, schema=schema, clock=clock)
+
+
+def _check_urls(urls: Sequence[str]) -> None:
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            is_whole = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            raise InvalidRequestError(f"{url!r} is not the URL of a broker")
