@@ -60,6 +60,50 @@ async def test_many_at_once_are_one_call_to_the_store_with_pops_among_them(
     assert watched.count("pop") == watched.count("ack") == 0
 
 
+async def test_the_next_call_is_on_its_way_before_the_answers_of_the_last_are_read(
+    broker: Broker, watched: Watched
+) -> None:
+    await push_numbers(broker, 6, partitions=2)
+    first, second = await pop(broker, "q"), await pop(broker, "q")
+    watched.forget()
+    gate = watched.hold_answers("ack_and_pop")
+    early = broker.submit_ack_and_pop(whole(first), Pop(queue="q"))
+    await until(lambda: watched.count("ack_and_pop") == 1)
+    late = broker.submit_ack_and_pop(whole(second), Pop(queue="q"))
+    await turns()
+    calls_by_then: list[int] = []
+    early.add_done_callback(lambda _: calls_by_then.append(watched.count("ack_and_pop")))
+    gate.set()
+    for future in (early, late):
+        [acked], then = await bounded(future)
+        assert isinstance(acked, Acked)
+        assert len(then.messages) == 1
+    assert calls_by_then == [2]
+    # One after the other all the same.
+    assert watched.most_under_way["ack_and_pop"] == 1
+
+
+async def test_who_comes_to_wait_while_a_call_is_under_way_is_not_overtaken_by_the_next(
+    broker: Broker, watched: Watched
+) -> None:
+    await push_numbers(broker, 2)
+    popped = await pop(broker, "q")
+    gate = watched.hold_answers("ack_and_pop")
+    # Nothing that it acks, and nothing that it finds.
+    unknown = [Ack(lease_id="999-0123456789abcdef")]
+    first = broker.submit_ack_and_pop(unknown, Pop(queue="q"))
+    await until(lambda: watched.count("ack_and_pop") == 1)
+    waiting = wait_for(broker, "q")
+    second = broker.submit_ack_and_pop(whole(popped), Pop(queue="q"))
+    await turns()
+    gate.set()
+    assert (await bounded(first))[1].messages == []
+    assert payloads(await bounded(waiting)) == [b"1"]
+    [acked], then = await bounded(second)
+    assert isinstance(acked, Acked)
+    assert then.messages == []
+
+
 async def test_who_waits_for_items_is_not_overtaken_by_who_gives_them_back(broker: Broker) -> None:
     await broker.store.configure("jobs", kind=QueueKind.WORK)
     await push(broker, "jobs", b"1")

@@ -299,6 +299,16 @@ class Inbox(abc.ABC, Generic[C]):
         if not self.is_busy:
             self._idle.set()
 
+    def _free_early(self) -> None:
+        """Let what waits for the call that is back leave before its answers are handed out, which
+        takes a while if they are many."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._given_up.add(task)
+        self._free_slot(task)
+        if self._queue and not self._scheduled:
+            self._drain()
+
     async def _run(self, calls: list[C]) -> None:
         trip = Trip(calls, self._new_mark(), asyncio.current_task())
         started = time.perf_counter()

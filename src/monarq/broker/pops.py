@@ -190,6 +190,8 @@ class PopInbox(Inbox[PopCall]):
         return max(self._max_bytes * min(_FULL_ANSWERS, pops) // pops, 1)
 
     def _settle(self, calls: list[PopCall], answers: Sequence[Any]) -> None:
+        if self._nobody_waits(calls):
+            self._free_early()
         self._settle_acks(calls)
         waiting, steps = self._waiting, self._measures.pop_steps
         messages = delivered = failed = 0
@@ -225,6 +227,12 @@ class PopInbox(Inbox[PopCall]):
         steps["delivered"] += delivered
         steps["failed"] += failed
         steps["empty"] += len(calls) - delivered - failed
+
+    def _nobody_waits(self, calls: list[PopCall]) -> bool:
+        """Whether it makes no difference to anybody if the next call to the store leaves before the
+        answers of this one are known: nobody is parked, and nobody will be."""
+        joint = all(isinstance(call, AckAndPopCall) for call in calls)
+        return joint and not self._waiting.parked
 
     def _settle_acks(self, calls: list[PopCall]) -> None:
         for call in calls:

@@ -7,13 +7,14 @@ queues. Any others are two calls, one after the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from monarq.errors import MonarqError
+from monarq.ids import parse_lease_id
 from monarq.model import Ack, Acked, AckStatus, Pop, Popped
 from monarq.store.contract import Outcome
-from monarq.store.postgres.acks import ack, answer_leases, lease_arguments
+from monarq.store.postgres.acks import ack, answer_leases
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.message_acks import (
@@ -23,11 +24,15 @@ from monarq.store.postgres.message_acks import (
     runs_in_line,
 )
 from monarq.store.postgres.pop import Look, Popper
-from monarq.store.validation import check_ack
+from monarq.store.validation import check_common_name
 
+# Where there are as many as requests, they come as one text: the driver looks at every element of
+# an array several times.
 _SQL = """
-    select * from monarq.ack_and_pop($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-        $15, $16, $17, $18)
+    select * from monarq.ack_and_pop($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+        string_to_array($11, ','), $12, string_to_array($13, ',')::bigint[],
+        string_to_array($14, ','), string_to_array($15, ',')::bigint[], $16,
+        string_to_array($17, ',')::bigint[], string_to_array($18, ',')::bigint[])
 """
 _SIMPLY_COMPLETED = (None, 0, True)
 _ALL_ENDED = (None, [True])
@@ -41,36 +46,24 @@ async def ack_and_pop(
     pops: Sequence[Pop],
     max_bytes: int,
 ) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
-    leases = acks if _are_completed_leases(acks) else None
+    leases = _completed_leases(acks)
     runs = None if leases else _runs_of_different_leases(catalog, acks)
     look = await popper.plain_look(pops) if pops and (leases or runs) else None
     if look is not None and leases:
-        return await _answer_leases(database, catalog, popper, leases, look, max_bytes)
+        rows = await _fetch(database, look, max_bytes, leases, [None, None, None, None])
+        outcomes: list[Outcome[Acked] | None] = [None] * len(acks)
+        numbered = list(enumerate(acks))
+        await answer_leases(database, catalog, numbered, _answers_to_leases(rows), outcomes)
+        popped = await popper.finish(look, _of_pops(rows), max_bytes)
+        return [outcome for outcome in outcomes if outcome is not None], popped
     if look is not None and runs:
-        partitions, groups, numbers, tokens, firsts, lasts = run_arguments(runs)
-        under = [numbers, tokens, partitions, groups, firsts, lasts]
-        rows = await _fetch(database, look, max_bytes, under)
+        partitions, groups, _, _, firsts, lasts = run_arguments(runs)
+        under = [_joined(partitions), groups, _joined(firsts), _joined(lasts)]
+        rows = await _fetch(database, look, max_bytes, [run.lease for run in runs], under)
         acked = answers_to_runs(catalog, runs, _answers_to_runs(rows, len(runs)))
         return acked, await popper.finish(look, _of_pops(rows), max_bytes)
     acked = await ack(database, catalog, acks) if acks else []
     return acked, await popper.pop(pops, max_bytes) if pops else []
-
-
-async def _answer_leases(
-    database: Database,
-    catalog: Catalog,
-    popper: Popper,
-    acks: Sequence[Ack],
-    look: Look,
-    max_bytes: int,
-) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
-    numbered = list(enumerate(acks))
-    numbers, tokens, *_ = lease_arguments(numbered)
-    rows = await _fetch(database, look, max_bytes, [numbers, tokens, None, None, None, None])
-    outcomes: list[Outcome[Acked] | None] = [None] * len(acks)
-    await answer_leases(database, catalog, numbered, _answers_to_leases(rows), outcomes)
-    popped = await popper.finish(look, _of_pops(rows), max_bytes)
-    return [outcome for outcome in outcomes if outcome is not None], popped
 
 
 def _answers_to_leases(rows: list[Any]) -> list[tuple[Any, ...]]:
@@ -103,29 +96,54 @@ def _answers_to_runs(rows: list[Any], count: int) -> list[tuple[Any, ...]]:
 
 
 async def _fetch(
-    database: Database, look: Look, max_bytes: int, arguments: Sequence[Any]
+    database: Database,
+    look: Look,
+    max_bytes: int,
+    leases: Sequence[tuple[int, str]],
+    under: Sequence[Any],
 ) -> list[Any]:
-    return await database.fetch(_SQL, database.now(), max_bytes, *look.arguments, *arguments)
+    """`under`: which messages, if not all."""
+    *pops, tokens, known = look.arguments
+    return await database.fetch(
+        _SQL,
+        database.now(),
+        max_bytes,
+        *pops,
+        _joined(tokens),
+        known,
+        _joined(number for number, _ in leases),
+        _joined(token for _, token in leases),
+        *under,
+    )
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return ",".join(map(str, values))
 
 
 def _of_pops(rows: list[Any]) -> list[Any]:
     return [row for row in rows if row[0] > 0]
 
 
-def _are_completed_leases(acks: Sequence[Ack]) -> bool:
+def _completed_leases(acks: Sequence[Ack]) -> list[tuple[int, str]] | None:
+    """The leases, if each ack completes a whole one and says nothing else."""
+    leases = []
+    completed = AckStatus.COMPLETED
     try:
         for one in acks:
-            check_ack(one)
+            lease = one.lease_id
+            if one.status is not completed or type(lease) is not str or _says_more(one):
+                return None
+            check_common_name(one.group, "consumerGroup")
+            leases.append(parse_lease_id(lease))
     except MonarqError:
-        return False
-    completed = AckStatus.COMPLETED
-    return all(
-        one.transaction_id is None
-        and one.status is completed
-        and one.error is None
-        and one.retry_at is None
-        for one in acks
-    )
+        return None
+    return leases
+
+
+def _says_more(one: Ack) -> bool:
+    rest = (one.transaction_id, one.partition_id, one.error, one.retry_at, one.result)
+    return rest != (None, None, None, None, None)
 
 
 def _runs_of_different_leases(catalog: Catalog, acks: Sequence[Ack]) -> list[RunInLine] | None:
