@@ -13,7 +13,8 @@ declare
 begin
     foreach v_procedure in array array[
         'monarq.push_messages', 'monarq.push_items', 'monarq.keep_mark', 'monarq.ensure_partitions',
-        'monarq.pop_messages', 'monarq.pop_items', 'monarq.ack_and_pop', 'monarq.join_queue', 'monarq.join_labels',
+        'monarq.pop_messages', 'monarq.pop_items', 'monarq.ack_and_pop',
+        'monarq.join_queue', 'monarq.join_labels',
         'monarq.under_leases', 'monarq.ack_leases', 'monarq.ack_messages', 'monarq.complete_runs',
         'monarq.ack_items', 'monarq.renew',
         'monarq.find_queues', 'monarq.find_partitions', 'monarq.find_groups',
