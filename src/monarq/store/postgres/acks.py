@@ -73,35 +73,31 @@ async def _by_kind(
     items = completed_items(catalog, requests)
     if items is not None:
         return await complete_items(unit, items)
-    outcomes: list[Outcome[Acked] | None] = [None] * len(requests)
-    for index, request in enumerate(requests):
-        try:
-            check_ack(request)
-        except MonarqError as error:
-            outcomes[index] = error
+    outcomes: list[Outcome[Acked] | None] = [_refused(request) for request in requests]
     valid = [(n, request) for n, request in enumerate(requests) if outcomes[n] is None]
     if all(request.partition_id is None for _, request in valid):
         await _ack_leases(unit, catalog, valid, outcomes)
-        return [outcome for outcome in outcomes if outcome is not None]
-    own = unit if isinstance(unit, Work) else None
-    partition_ids = [request.partition_id for _, request in valid if request.partition_id]
-    facts = await catalog.facts(partition_ids, own)
-    wholes = await _parts_of_leases(
-        unit, catalog, [(n, request) for n, request in valid if request.partition_id is None]
-    )
-    parts: list[Part] = []
-    for index, request in valid:
-        try:
-            if request.partition_id is not None and request.partition_id not in facts:
-                raise NotFoundError(f"there is no partition {request.partition_id}")
-            if request.partition_id is not None:
-                parts.append((index, request, facts[request.partition_id]))
-            elif index in wholes:
-                parts += wholes[index]
-            else:
-                raise fault("lease_unknown")
-        except MonarqError as error:
-            outcomes[index] = error
+    else:
+        await _ack_parts(unit, catalog, valid, outcomes)
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _refused(request: Ack) -> MonarqError | None:
+    try:
+        check_ack(request)
+    except MonarqError as error:
+        return error
+    return None
+
+
+async def _ack_parts(
+    unit: Database | Work,
+    catalog: Catalog,
+    requests: Sequence[tuple[int, Ack]],
+    outcomes: list[Outcome[Acked] | None],
+) -> None:
+    """Messages, items and whole leases in any mixture: messages are one call, items another."""
+    parts = await _parts(unit, catalog, requests, outcomes)
     ordered = [part for part in parts if part[2].kind is QueueKind.ORDERED]
     work = [part for part in parts if part[2].kind is QueueKind.WORK]
     answers: list[tuple[int, Outcome[Acked]]] = []
@@ -111,10 +107,35 @@ async def _by_kind(
         answers += await ack_items(unit, work)
     for index, answer in answers:
         outcomes[index] = _together(outcomes[index], answer)
-    for index, request in valid:
+    for index, request in requests:
         if request.transaction_id is None:
             outcomes[index] = _of_whole_lease(outcomes[index])
-    return [outcome for outcome in outcomes if outcome is not None]
+
+
+async def _parts(
+    unit: Database | Work,
+    catalog: Catalog,
+    requests: Sequence[tuple[int, Ack]],
+    outcomes: list[Outcome[Acked] | None],
+) -> list[Part]:
+    """What the requests are about; those that are about nothing are refused."""
+    own = unit if isinstance(unit, Work) else None
+    named = [request.partition_id for _, request in requests if request.partition_id]
+    facts = await catalog.facts(named, own)
+    wholes = await _parts_of_leases(
+        unit, catalog, [(n, request) for n, request in requests if request.partition_id is None]
+    )
+    parts: list[Part] = []
+    for index, request in requests:
+        if request.partition_id in facts:
+            parts.append((index, request, facts[request.partition_id]))
+        elif index in wholes:
+            parts += wholes[index]
+        elif request.partition_id is None:
+            outcomes[index] = fault("lease_unknown")
+        else:
+            outcomes[index] = NotFoundError(f"there is no partition {request.partition_id}")
+    return parts
 
 
 async def _ack_leases(
