@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from monarq.client import consuming
 from monarq.client.async_client import AsyncClient
 from monarq.errors import LeaseTakenOverError
 from tests.client.conftest import served
@@ -62,6 +63,24 @@ async def test_a_consumer_whose_joint_call_was_not_answered_is_not_late(
     # What was leased along with the lost answer is delivered again when that lease is over.
     assert seen == list(range(batch))
     assert (await way.other.queue("q").stats()).completed == batch
+    assert [record.message for record in caplog.records] == []
+
+
+async def test_a_lease_that_ended_with_a_lost_answer_was_not_lost(
+    way: Way, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "RENEW_AFTER", 1e-3)
+    await way.other.queue("q").push_many(range(2))
+    way.proxy.marks = {JOINT_CALL}
+
+    async def be_renewed() -> None:
+        before = len(way.proxy.requests)
+        await until(lambda: any("/extend" in line for line in way.proxy.requests[before:]))
+
+    way.proxy.then = be_renewed
+    with caplog.at_level(logging.WARNING, "monarq.consumer"):
+        async with way.mq.queue("q").consumer(lambda _: None, lease=300):
+            await until(lambda: sum(r.startswith(JOINT_CALL) for r in way.proxy.requests) == 2)
     assert [record.message for record in caplog.records] == []
 
 

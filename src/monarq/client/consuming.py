@@ -257,5 +257,6 @@ class Consumer(Generic[T]):
             except PASSING as error:
                 log.warning("a lease could not be renewed, trying again: %s", error)
             except MonarqError as error:
-                log.warning("a lease was lost while its messages were handled: %s", error)
+                if not batch.is_being_answered:
+                    log.warning("a lease was lost while its messages were handled: %s", error)
                 return

@@ -195,6 +195,8 @@ class Batch(Sequence[Received[T]]):
         self._kind = kind
         self.lease_id = popped.lease_id
         self.group = group or DEFAULT_GROUP
+        self.is_being_answered = False
+        """An answer to all that is left is under way: the lease may have ended with it."""
         self._messages = [
             Received(link, message, kind, popped.lease_id, self.group)
             for message in popped.messages
@@ -215,6 +217,9 @@ class Batch(Sequence[Received[T]]):
     def __iter__(self) -> Iterator[Received[T]]:
         return iter(self._messages)
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} messages, the first of them {self._messages[:1]}>"
+
     @property
     def unanswered(self) -> list[Received[T]]:
         return [message for message in self._messages if not message.answered]
@@ -234,6 +239,7 @@ class Batch(Sequence[Received[T]]):
         # By its name, where it can be: whoever has to repeat that is told that it was done.
         is_one = len(left) == 1
         acks = [left[0].to_ack()] if is_one else self._acks(left, AckStatus.COMPLETED, None)
+        self.is_being_answered = True
         outcomes, popped = await self._link.ack_and_pop(acks, pop)
         following = Batch(self._link, popped, self._kind, pop.group)
         try:
@@ -258,6 +264,7 @@ class Batch(Sequence[Received[T]]):
         if not left:
             return
         acks = self._acks(left, status, error)
+        self.is_being_answered = True
         failure = await self._noted(left, acks, await self._link.ack(acks))
         if failure is not None:
             raise failure
