@@ -83,6 +83,21 @@ def test_a_pop_is_encoded_alike_message_by_message_and_column_by_column(
         assert shown.get("traceparent") == (trace if isinstance(trace, str) else None)
 
 
+def test_a_byte_of_zero_in_names_and_ids_is_not_taken_for_a_gap_between_pieces() -> None:
+    data, offsets = segments.pack([b'"\\u0000"', b"{}"])
+    ids = ["\0", "1\0"]
+    run = MessageRun(
+        "\0q", "p\0", 7, 1, 2, 0, data, segments.to_bytes(offsets), ids, ["\0", None], [None, "\0"]
+    )
+    lazy, made = MessageList([run, run]), [*run.messages()] * 2
+    answer = popped_answer(Popped(messages=lazy, lease_id="\0"), "\0g")
+    assert answer == popped_answer(Popped(messages=made, lease_id="\0"), "\0g")
+    told = json.loads(answer)
+    assert [one["transactionId"] for one in told["messages"]] == ids * 2
+    assert {one["queue"] for one in told["messages"]} == {"\0q"}
+    assert (told["leaseId"], told["consumerGroup"]) == ("\0", "\0g")
+
+
 @given(st.lists(st.tuples(st.sampled_from(PushStatus), names, st.integers(1, 2**60), names)))
 def test_a_push_is_answered_item_by_item(rows: list[tuple[PushStatus, str, int, str]]) -> None:
     pushed = [
