@@ -180,12 +180,13 @@ async def test_what_is_cut_into_segments_and_what_comes_beside_it_keeps_all_it_w
             for n in range(count)
         ]
 
-    # Too many messages for one segment, too many bytes, and two small ones on either side.
+    # Too many messages for one segment, too many bytes of many and of few, and small ones between.
     places = [("b", 1, 5), ("a", 2_100, 1), ("d", 3, 30), ("c", 600, 1_000), ("b", 2, 9)]
+    places[3:3] = [("e", 3, 300_000), ("g", 1, 600_000), ("f", 15, 5_000), ("h", 16, 7)]
     calls = [Push(items(*place)) for place in places]
     calls[-1] = Push([msgspec.structs.replace(one, transaction_id=None) for one in calls[-1].items])
     pushed_of(await store.push(calls))
-    for partition in "abcd":
+    for partition in "abcdefgh":
         given = [one for call in calls for one in call.items if one.partition == partition]
         kept = await every(store.list_messages, "q", partition=partition)
         assert [row.payload for row in kept] == [one.payload for one in given]
