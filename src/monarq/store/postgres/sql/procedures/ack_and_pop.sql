@@ -171,12 +171,14 @@ begin
         cross join lateral monarq.messages_between(l.partition_id, l.last_seq + 1, l.next_to) as s
         where l.turn <= v_given
         order by 1, 9;
-        return query
-        select r, null::bigint, null::bigint, v_next, null::bigint, null::bigint, null::text,
-            null::json, null::bigint, null::integer, null::bigint, null::bytea, null::bytea,
-            null::text[], null::text[], null::text[], null::text[]
-        from generate_series(v_given + 1, g_count[1]) r
-        cross join lateral monarq.next_available(v_now, array[v_group], null) as v_next;
+        if v_given < g_count[1] then
+            return query
+            select r, null::bigint, null::bigint, v_next, null::bigint, null::bigint, null::text,
+                null::json, null::bigint, null::integer, null::bigint, null::bytea, null::bytea,
+                null::text[], null::text[], null::text[], null::text[]
+            from generate_series(v_given + 1, g_count[1]) r
+            cross join lateral monarq.next_available(v_now, array[v_group], null) as v_next;
+        end if;
         return;
     end;
 
