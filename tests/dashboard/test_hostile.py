@@ -122,6 +122,38 @@ def test_jobs_and_workers_with_hostile_names_are_shown_as_text(
     expect(board.main).to_contain_text(HANDLER)
 
 
+def test_pages_with_the_longest_names_fit_a_phone(browser: Browser, hostile: ServerProcess) -> None:
+    name = code(HOSTILE[-1])
+    places = (
+        *("", "#/queues", "#/groups", "#/dead-letters", "#/jobs"),
+        *(f"#/queues/{name}", f"#/queues/{name}?tab=partitions", f"#/groups/{name}/{name}"),
+        *(f"#/messages?queue={name}", f"#/dead-letters?queue={name}&group={name}"),
+    )
+    with boarding(browser, hostile, viewport={"width": 360, "height": 740}) as board:
+        wider = {}
+        for place in places:
+            board.open(place)
+            wider[place] = board.page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+        assert not any(wider.values()), wider
+        board.check()
+
+
+def test_dead_letters_of_work_queues_make_no_group_without_a_name(
+    hostile_board: Board, api: Caller
+) -> None:
+    queue = f"dying {SCRIPT}"
+    api.configure(queue, "work")
+    api.push(queue, {"task": SCRIPT})
+    api.answer(api.pop(queue), "dead", "gone")
+    hostile_board.open("#/dead-letters")
+    expect(hostile_board.main).to_contain_text("gone")
+    groups = hostile_board.main.get_by_label("Group").locator("option").all_inner_texts()
+    assert groups[0] == "all"
+    assert "" not in groups
+
+
 def test_an_action_on_a_hostile_name_reaches_that_name_and_no_other(
     hostile_board: Board, api: Caller
 ) -> None:

@@ -56,7 +56,8 @@ export function open(ctx) {
     if (!Object.values(filter).some(Boolean) && !find) {
       known = {
         queues: [...new Set(groups.errors.map((one) => one.queue))],
-        groups: [...new Set(groups.errors.map((one) => one.consumerGroup))],
+        // Those of work queues have no group.
+        groups: [...new Set(groups.errors.map((one) => one.consumerGroup).filter(Boolean))],
       };
     } else {
       for (const [key, value] of [
