@@ -4,8 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from monarq.cli.job_views import attempt_row
+from monarq.model import Attempt, AttemptOutcome
 from tests.cli.conftest import Run
 from tests.cli.invoking import Invoke
 
@@ -154,6 +157,20 @@ def test_a_mistake_is_told_with_the_way_out(
     cli.ok("push", "orders", "1")
     assert reason in cli.refused(*arguments)
     assert [row["id"] for row in cli.json("list")] == ["there"]
+
+
+def test_a_job_took_as_long_as_it_ran_however_late_that_was_answered() -> None:
+    late = Attempt(
+        item_id="1-1",
+        queue="jobs",
+        attempt=1,
+        started_at=1_700_000_000_000_000,
+        ended_at=1_700_000_023_000_000,
+        outcome=AttemptOutcome.COMPLETED,
+        result=b'{"seconds":0.025}',
+    )
+    assert attempt_row(late)["seconds"] == 0.025
+    assert attempt_row(msgspec.structs.replace(late, result=None))["seconds"] == 23
 
 
 def test_two_terminals_see_the_same_jobs(monarq: Run) -> None:

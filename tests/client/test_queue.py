@@ -19,7 +19,7 @@ from monarq.errors import (
     PayloadError,
     TransactionFailedError,
 )
-from monarq.model import Ack, Acked, DeadLetterFilter, PushStatus, QueueKind
+from monarq.model import Ack, Acked, DeadLetterFilter, Push, PushItem, PushStatus, QueueKind
 
 
 async def test_what_is_pushed_is_popped_in_order(mq: AsyncClient) -> None:
@@ -231,6 +231,15 @@ async def test_payloads_have_the_queues_type(mq: AsyncClient) -> None:
     with pytest.raises(PayloadError, match="no Order"):
         _ = bad.payload
     assert bad.data == b'{"number":"one"}'
+
+
+async def test_a_number_that_python_has_not_is_told_as_a_payload_that_cannot_be_read(
+    mq: AsyncClient,
+) -> None:
+    await mq.push(Push([PushItem("q", b"1e999")]))
+    [message] = await mq.queue("q").pop()
+    with pytest.raises(PayloadError, match="the payload cannot be read"):
+        _ = message.payload
 
 
 async def test_a_payload_of_another_type_is_not_pushed(mq: AsyncClient) -> None:

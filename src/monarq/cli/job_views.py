@@ -47,11 +47,13 @@ def job_detail(item: Item, attempts: list[Attempt]) -> dict[str, Any]:
 
 def attempt_row(attempt: Attempt) -> dict[str, Any]:
     result = read_result(attempt.result)
+    # A worker whose store is away for a while answers late; the job ended when it says.
+    leased_seconds = (attempt.ended_at - attempt.started_at) / 1_000_000
     return {
         "attempt": attempt.attempt,
         "outcome": str(attempt.outcome),
         "started_at": moment(attempt.started_at),
-        "seconds": round((attempt.ended_at - attempt.started_at) / 1_000_000, 3),
+        "seconds": round(leased_seconds if result is None else result.seconds, 3),
         "worker": attempt.consumer,
         "exit_code": None if result is None else result.exit_code,
         "error": attempt.error,

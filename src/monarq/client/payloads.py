@@ -55,7 +55,8 @@ class PayloadType(Generic[T]):
                 return self.kind.model_validate_json(data)  # type: ignore[no-any-return]
             return self._decoder.decode(data)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise PayloadError(f"the payload is no {self._name}: {error}") from None
+            wanted = "cannot be read" if self.kind is Any else f"is no {self._name}"
+            raise PayloadError(f"the payload {wanted}: {error}") from None
 
     @property
     def _name(self) -> str:
