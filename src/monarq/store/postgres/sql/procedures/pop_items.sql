@@ -67,6 +67,7 @@ declare
     v_numbers bigint[];
     v_count integer;
     v_done integer;
+    v_until bigint;
 begin
     for i in 1 .. cardinality(q_id) loop
         q := null;
@@ -118,32 +119,54 @@ begin
                 get diagnostics v_done = row_count;
             end if;
             -- By their place in the table, which is theirs while they are locked.
-            return query
-            with leased as (
-                update monarq.items it set
-                    state = case when r_auto_ack[d.request] then 'done' else 'leased' end,
-                    attempts = it.attempts + 1,
-                    waited = v_partition.last_seq - (it.rank + it.priority),
-                    due_at = case when not r_auto_ack[d.request] then v_now
-                        + coalesce(r_lease_us[d.request], (q.lease_time * 1000000)::bigint) end,
-                    lease_no = case when not r_auto_ack[d.request]
-                        then v_numbers[d.request - v_asked + q_requests[i]] end,
-                    lease_token = case when r_auto_ack[d.request] then it.lease_token
-                        else r_token[d.request] end,
-                    leased_at = case when not r_auto_ack[d.request] then v_now end,
-                    consumer = r_consumer[d.request],
-                    finished_at = case when r_auto_ack[d.request] then v_now end,
-                    error = case when not r_auto_ack[d.request] then it.error end
-                from unnest(v_rows, v_to) with ordinality as d (ctid, request, place)
-                where it.ctid = d.ctid
-                returning d.place, d.request, it.lease_no, it.due_at, it.seq, it.payload,
-                    it.transaction_id, it.trace_id, it.producer, it.headers, it.created_at,
-                    it.attempts, it.priority, it.max_attempts
-            )
-            select l.request, l.lease_no, l.due_at, null::bigint, q.id, v_partition.id, l.seq,
-                l.payload, l.transaction_id, l.trace_id, l.producer, l.headers, l.created_at,
-                l.attempts, l.priority, l.max_attempts
-            from leased l order by l.place;
+            if d_request is null and not r_auto_ack[1] then
+                -- All go to one who will answer: no look for each at what it is to get, which is
+                -- a tenth of what a claim costs.
+                v_until := v_now + coalesce(r_lease_us[1], (q.lease_time * 1000000)::bigint);
+                return query
+                with leased as (
+                    update monarq.items it set
+                        state = 'leased', attempts = it.attempts + 1,
+                        waited = v_partition.last_seq - (it.rank + it.priority),
+                        due_at = v_until, lease_no = v_numbers[1], lease_token = r_token[1],
+                        leased_at = v_now, consumer = r_consumer[1], finished_at = null
+                    where it.ctid = any (v_rows)
+                    returning it.rank, it.turn, it.lease_no, it.due_at, it.seq, it.payload,
+                        it.transaction_id, it.trace_id, it.producer, it.headers, it.created_at,
+                        it.attempts, it.priority, it.max_attempts
+                )
+                select 1, l.lease_no, l.due_at, null::bigint, q.id, v_partition.id, l.seq,
+                    l.payload, l.transaction_id, l.trace_id, l.producer, l.headers, l.created_at,
+                    l.attempts, l.priority, l.max_attempts
+                from leased l order by l.rank, l.turn;
+            else
+                return query
+                with leased as (
+                    update monarq.items it set
+                        state = case when r_auto_ack[d.request] then 'done' else 'leased' end,
+                        attempts = it.attempts + 1,
+                        waited = v_partition.last_seq - (it.rank + it.priority),
+                        due_at = case when not r_auto_ack[d.request] then v_now
+                            + coalesce(r_lease_us[d.request], (q.lease_time * 1000000)::bigint) end,
+                        lease_no = case when not r_auto_ack[d.request]
+                            then v_numbers[d.request - v_asked + q_requests[i]] end,
+                        lease_token = case when r_auto_ack[d.request] then it.lease_token
+                            else r_token[d.request] end,
+                        leased_at = case when not r_auto_ack[d.request] then v_now end,
+                        consumer = r_consumer[d.request],
+                        finished_at = case when r_auto_ack[d.request] then v_now end,
+                        error = case when not r_auto_ack[d.request] then it.error end
+                    from unnest(v_rows, v_to) with ordinality as d (ctid, request, place)
+                    where it.ctid = d.ctid
+                    returning d.place, d.request, it.lease_no, it.due_at, it.seq, it.payload,
+                        it.transaction_id, it.trace_id, it.producer, it.headers, it.created_at,
+                        it.attempts, it.priority, it.max_attempts
+                )
+                select l.request, l.lease_no, l.due_at, null::bigint, q.id, v_partition.id, l.seq,
+                    l.payload, l.transaction_id, l.trace_id, l.producer, l.headers, l.created_at,
+                    l.attempts, l.priority, l.max_attempts
+                from leased l order by l.place;
+            end if;
             insert into monarq.counters as c (queue_id, group_id, shard, ready, leased, done,
                 completed)
             values (q.id, 0, monarq.shard(), -v_count, v_count - v_done, v_done, v_done)
