@@ -35,7 +35,7 @@ ALL_ERRORS = [
 
 
 def test_every_error_has_a_status() -> None:
-    inner = {"error", "schema_version", "invalid_settings", "payload", "data_loss"}
+    inner = {"error", "schema_version", "invalid_settings", "payload", "data_loss", "client_closed"}
     assert {kind.code for kind in ALL_ERRORS} - inner == set(STATUSES)
 
 
