@@ -7,27 +7,29 @@ from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push
 from tests.store.scenarios import RELEASE, drain
 
 
-async def test_the_partition_that_waits_longest_is_next_whatever_its_name_or_number(
-    store: Store, clock: ManualClock
-) -> None:
+async def waiting_in_turn(store: Store, clock: ManualClock) -> list[str]:
+    """Partitions with a message each, in the order in which they came to wait: neither that of
+    their names nor that of their numbers."""
     order = ["m", "z", "a", "k", "b"]
     await push_items(store, *(PushItem("q", b"1", name) for name in sorted(order)))
     await drain(store, "q")
     for partition in order:
         clock.advance(1)
         await push(store, "q", partition=partition)
+    return order
+
+
+async def test_the_partition_that_waits_longest_is_next_whatever_its_name_or_number(
+    store: Store, clock: ManualClock
+) -> None:
+    order = await waiting_in_turn(store, clock)
     assert [(await pop_one(store, "q"))[0].partition for _ in order] == order
 
 
 async def test_requests_of_one_call_take_what_waits_longest_and_keep_it(
     store: Store, clock: ManualClock
 ) -> None:
-    order = ["m", "z", "a", "k", "b"]
-    await push_items(store, *(PushItem("q", b"1", name) for name in sorted(order)))
-    await drain(store, "q")
-    for partition in order:
-        clock.advance(1)
-        await push(store, "q", partition=partition)
+    order = await waiting_in_turn(store, clock)
     answers = [unwrap([each]) for each in await store.pop([Pop(queue="q")] * 3)]
     assert [answer.messages[0].partition for answer in answers] == order[:3]
     others = [unwrap([each]) for each in await store.pop([Pop(queue="q")] * 4)]
