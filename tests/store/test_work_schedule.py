@@ -1,7 +1,7 @@
 """Scheduled items are ready on time and never stranded, whoever restarts."""
 
 from monarq.clock import SECOND, ManualClock
-from monarq.model import ItemState, PushItem
+from monarq.model import ItemState, PushItem, QueueKind
 from monarq.store import Store
 from tests.store.calls import ack, pop, pop_one, push, push_items, renew
 from tests.store.conftest import OpenStore
@@ -46,6 +46,24 @@ async def test_a_run_time_that_has_come_already_is_ready_at_once(
     for answer in answers:
         assert (await store.get_item(answer.message_id)).state is ItemState.READY
     assert numbers(await drain(store, "w")) == [1, 2, 3]
+
+
+async def test_what_is_due_first_is_found_in_whichever_queue_it_is(
+    store: Store, clock: ManualClock
+) -> None:
+    """Of many queues the first may have nothing due for long, and some nothing at all."""
+    delays = {"a": 40, "b": None, "c": 10, "d": 20, "e": 10}
+    for queue, delay in delays.items():
+        await store.configure(queue, kind=QueueKind.WORK)
+        await push(store, queue, delay_seconds=delay)
+    woken = []
+    for _ in range(3):
+        report = (await let_time_work(store))[-1]
+        assert report.next_at is not None
+        clock.advance((report.next_at - clock.now()) / SECOND)
+        report = await store.lifecycle()
+        woken.append((report.promoted, sorted(report.wake)))
+    assert woken == [(2, ["c", "e"]), (1, ["d"]), (1, ["a"])]
 
 
 async def test_the_lifecycle_promotes_what_is_due_and_says_whom_to_wake(

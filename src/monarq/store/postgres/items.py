@@ -57,7 +57,10 @@ def items_by_seq(state: ItemState | None, *, newest_first: bool = False) -> str:
         raise InvalidRequestError(f"state must be one of {', '.join(ItemState)}")
     if state is ItemState.READY:
         return _joined(_first_ready(direction), order)
-    # Not a parameter: the index by state leaves one out.
+    if state is ItemState.LEASED:
+        leased = f"select * from monarq.leased_items($1) i where {behind} order by {order} limit $2"
+        return _joined(leased, order)
+    # Not a parameter: the index by state leaves some out.
     return _joined(_first(f"{behind} and i.state = '{state}'", order), order)
 
 

@@ -54,6 +54,33 @@ as $$
         else i.waited end
 $$;
 
+-- The items of a queue that are leased.
+create or replace function monarq.leased_items(p_queue bigint) returns setof monarq.items
+    language sql stable
+as $$
+    select * from monarq.items where lease_no is not null and queue_id = p_queue
+$$;
+
+-- Of each queue that has items with a time (run times, deadlines) the first of these. Each look
+-- into the index finds the next queue, whatever others have.
+create or replace function monarq.first_due()
+    returns table (partition_id bigint, due_at bigint)
+    language sql stable
+as $$
+    with recursive first as (
+        (select i.partition_id, i.due_at from monarq.items i where i.due_at is not null
+            order by i.partition_id, i.due_at limit 1)
+        union all
+        select behind.* from first f
+        cross join lateral (
+            select i.partition_id, i.due_at from monarq.items i
+            where i.due_at is not null and i.partition_id > f.partition_id
+            order by i.partition_id, i.due_at limit 1
+        ) as behind
+    )
+    select * from first
+$$;
+
 -- Makes locked items dead: kept as dead letters, moved to the dead queue, or dropped. Counters
 -- of states are the caller's, but for the dead.
 create or replace function monarq.bury_items(

@@ -73,10 +73,10 @@ begin
     end loop;
 
     for v_row in
-        select distinct partition_id from (
-            select partition_id from monarq.items
-            where due_at <= v_now
-            order by due_at limit p_limit
+        select partition_id from (
+            select f.partition_id from monarq.first_due() f
+            where f.due_at <= v_now
+            order by f.due_at limit p_limit
         ) as due order by partition_id
     loop
         select mq.* into q from monarq.queues mq join monarq.partitions mp on mp.queue_id = mq.id
@@ -111,7 +111,7 @@ begin
     wake := (select coalesce(array_agg(distinct w), '{}') from unnest(wake) w where w <> '');
     next_at := least(
         (select min(lease_until) from monarq.cursors),
-        (select min(due_at) from monarq.items),
+        (select min(due_at) from monarq.first_due()),
         (select min(check_at) from monarq.partitions),
         (select min(pushed_at) + 86400 * 1000000::bigint from monarq.push_marks),
         v_now + monarq.shortest_wait(),

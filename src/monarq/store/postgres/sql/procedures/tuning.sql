@@ -20,7 +20,7 @@ begin
         'monarq.find_queues', 'monarq.find_partitions', 'monarq.find_groups',
         'monarq.partition_facts',
         'monarq.lifecycle', 'monarq.labelled_groups', 'monarq.queue_stats',
-        'monarq.list_groups',
+        'monarq.list_groups', 'monarq.leased_items',
         'monarq.seek', 'monarq.delete_group', 'monarq.clear_queue', 'monarq.delete_queue',
         'monarq.delete_message', 'monarq.delete_item', 'monarq.cancel_item', 'monarq.retry_item',
         'monarq.drop_letters', 'monarq.redrive', 'monarq.first_logged', 'monarq.skip'
