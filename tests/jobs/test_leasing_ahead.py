@@ -188,7 +188,7 @@ def test_as_many_are_leased_ahead_as_begin_in_a_moment() -> None:
     assert pace.ahead(1000, 0.101) == 200
     assert pace.ahead(1000, 0.11) == 100
     assert pace.ahead(1001, 1.1) == 0
-    assert pace.ahead(10**9, 2.1) == 500
+    assert pace.ahead(10**9, 2.1) == 1000
 
 
 def test_jobs_are_stuck_when_one_has_waited_from_look_to_look() -> None:

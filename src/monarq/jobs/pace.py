@@ -9,7 +9,7 @@ from __future__ import annotations
 
 #: Jobs are leased ahead that begin within this time.
 _AHEAD_SECONDS = 0.02
-_MOST_AHEAD = 500
+_MOST_AHEAD = 1000
 #: A shorter time says little of the pace.
 _MEASURED_SECONDS = 0.005
 
