@@ -21,7 +21,7 @@ import asyncpg
 
 from bench.bars import Bars
 from bench.harness import Rounds, machine, progress, rate, table, take_turns, write_json
-from bench.places import POSTGRES_SETTINGS
+from bench.places import POSTGRES_SETTINGS, PostgresPlace
 from monarq.client.async_client import AsyncClient
 from monarq.jobs.worker import Worker
 from monarq.model import Ack, Pop, Push, PushItem, QueueKind
@@ -151,7 +151,9 @@ async def open_peers(server: PostgresServer, stack: AsyncExitStack) -> list[Peer
     return [Monarq(client), Procrastinate(app), PgQueuer(driver)]
 
 
-def side(peer: Peer, each: int, bulk: int) -> Callable[[], Awaitable[dict[str, float]]]:
+def side(
+    peer: Peer, place: PostgresPlace, each: int, bulk: int
+) -> Callable[[], Awaitable[dict[str, float]]]:
     """Enqueue one by one from many callers, then many at once, then run them all."""
 
     async def measure() -> dict[str, float]:
@@ -159,6 +161,7 @@ def side(peer: Peer, each: int, bulk: int) -> Callable[[], Awaitable[dict[str, f
             for number in numbers:
                 await peer.enqueue(number)
 
+        await place.settle()
         started = time.perf_counter()
         share = each // CALLERS
         await asyncio.gather(*(call(range(n * share, (n + 1) * share)) for n in range(CALLERS)))
@@ -213,7 +216,8 @@ async def run(options: argparse.Namespace) -> None:
     with PostgresServer(durable=True, settings=POSTGRES_SETTINGS) as server:
         async with AsyncExitStack() as stack:
             peers = await open_peers(server, stack)
-            sides = [side(peer, each, bulk) for peer in peers]
+            place = PostgresPlace(server.dsn)
+            sides = [side(peer, place, each, bulk) for peer in peers]
             rounds = await take_turns(sides, rounds=options.rounds)
             ratios = report(rounds, [peer.name for peer in peers], each, bulk)
         progress("claims with 1,000 and with many jobs waiting")
