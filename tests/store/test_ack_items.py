@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from monarq.errors import AlreadyAckedError, LeaseExpiredError, LeaseForeignError, NotFoundError
+from monarq.clock import ManualClock
+from monarq.errors import (
+    AlreadyAckedError,
+    LeaseExpiredError,
+    LeaseForeignError,
+    LeaseTakenOverError,
+    NotFoundError,
+)
 from monarq.model import Ack, Acked, AckStatus, AttemptOutcome, ItemState, Message
 from monarq.store import Store
 from tests.store.calls import ack_of, pop, push_many
@@ -75,6 +82,34 @@ async def test_different_answers_to_items_of_one_call_count_in_their_order(store
     assert states == [ItemState.DEAD, ItemState.DONE, ItemState.READY, ItemState.DONE]
     row = await stats(store, "w")
     assert (row.states["done"], row.states["dead"], row.states["ready"]) == (2, 1, 1)
+
+
+async def test_items_of_many_leases_completed_at_once_are_fenced_one_by_one(
+    store: Store, clock: ManualClock
+) -> None:
+    await work(store, 6)
+    lost = await pop(store, "w", 2, lease_seconds=10)
+    clock.advance(10)
+    again, others = await pop(store, "w", 2), await pop(store, "w", 4)
+    assert [message.id for message in again.messages] == [message.id for message in lost.messages]
+    asked = [
+        *answers(lost.messages, lost.lease_id, COMPLETED, COMPLETED),
+        *answers(others.messages[:3], others.lease_id, *[COMPLETED] * 3),
+        *answers(again.messages, again.lease_id, COMPLETED, COMPLETED),
+        ack_of(others.messages[0], others.lease_id, result=b'"second"'),
+        ack_of(others.messages[3], again.lease_id, result=b"1"),
+    ]
+    assert kinds(await store.ack(asked)) == [
+        *[LeaseTakenOverError] * 2,
+        *[Acked] * 5,
+        AlreadyAckedError,
+        LeaseTakenOverError,
+    ]
+    for message in (*again.messages, *others.messages[:3]):
+        attempt = (await store.item_attempts(message.id))[-1]
+        assert (attempt.outcome, attempt.result) == (AttemptOutcome.COMPLETED, message.payload)
+    row = await stats(store, "w")
+    assert (row.states["done"], row.states["leased"], row.completed) == (5, 1, 5)
 
 
 async def test_items_of_many_queues_and_leases_are_answered_in_one_call(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Acks of items: as a worker gives them, many of one lease and all completed, and any others."""
+"""Acks of items: as workers give them, many of one queue and all completed, and any others."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from monarq.store.validation.fields import check_bytes, check_common_name
 
 _ITEMS = "select * from monarq.ack_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _FEW = 2
-_KIND = attrgetter("status", "partition_id", "lease_id", "group", "error", "retry_at")
+_KIND = attrgetter("status", "partition_id", "group", "error", "retry_at")
 T = TypeVar("T")
 
 
 class CompletedItems(NamedTuple):
-    """Acks of one call that complete items under one lease."""
+    """Acks of one call that complete items of one queue."""
 
     facts: PartitionFacts
-    lease: tuple[int, str]
+    leases: list[tuple[int, str]]
     names: list[str]
     seqs: list[int]
     results: list[bytes | None]
@@ -40,7 +40,7 @@ def completed_items(catalog: Catalog, requests: Sequence[Ack]) -> CompletedItems
     kinds = [kind for kind, _ in groupby(requests, _KIND)]
     if len(kinds) > 1:
         return None
-    status, partition_id, lease, group, error, retry_at = kinds[0]
+    status, partition_id, group, error, retry_at = kinds[0]
     facts = catalog.known_facts(partition_id) if type(partition_id) is int else None
     if (
         facts is None
@@ -54,8 +54,7 @@ def completed_items(catalog: Catalog, requests: Sequence[Ack]) -> CompletedItems
     prefix = f"{partition_id}-"
     try:
         check_common_name(group, "consumerGroup")
-        check_common_name(lease, "leaseId")
-        number = parse_lease_id(lease)
+        leases = {lease: _parsed(lease) for lease in {request.lease_id for request in requests}}
         for result in results:
             if result is not None:
                 check_bytes(result, "result")
@@ -66,7 +65,14 @@ def completed_items(catalog: Catalog, requests: Sequence[Ack]) -> CompletedItems
     # Those that are named otherwise have to be looked up.
     if own != names or min(seqs) < 1 or max(seqs) >= 10**18:
         return None
-    return CompletedItems(facts, number, own, seqs, results)
+    numbers = [leases[request.lease_id] for request in requests]
+    return CompletedItems(facts, numbers, own, seqs, results)
+
+
+def _parsed(lease: str | None) -> tuple[int, str]:
+    check_common_name(lease, "leaseId")
+    assert lease is not None
+    return parse_lease_id(lease)
 
 
 async def ack_items(unit: Database | Work, parts: list[Part]) -> list[tuple[int, Outcome[Acked]]]:
@@ -97,15 +103,14 @@ async def ack_items(unit: Database | Work, parts: list[Part]) -> list[tuple[int,
 
 
 async def complete_items(unit: Database | Work, items: CompletedItems) -> list[Outcome[Acked]]:
-    number, token = items.lease
     row: Any = await unit.fetchrow(
         _ITEMS,
         unit.now(),
         items.seqs,
         None,
         [items.facts.id],
-        [number],
-        [token],
+        one_for_all([number for number, _ in items.leases]),
+        one_for_all([token for _, token in items.leases]),
         [STATUS[AckStatus.COMPLETED]],
         None,
         None,

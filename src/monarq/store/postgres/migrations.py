@@ -11,7 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.errors import SchemaVersionError
 
-VERSION = 48
+VERSION = 49
 """Raised with every change to a file below `sql`; a store with a higher one is refused."""
 
 _SQL = files("monarq.store.postgres") / "sql"
