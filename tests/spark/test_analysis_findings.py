@@ -184,7 +184,7 @@ def test_a_backlog_is_told_with_its_age_and_the_partition_that_holds_most() -> N
         partitions=[partition("c-18", 20, 0.2), partition("c-17", 61, 0.61)],
     )
     assert found.text == (
-        "`orders` for `billing`: 100 messages wait; the oldest for 31 min; "
+        "`orders` for `billing`: 100 messages wait to be delivered; the oldest for 31 min; "
         "partition `c-17` holds 61 % of the backlog"
     )
     assert found.severity is Severity.SERIOUS
@@ -196,7 +196,9 @@ def test_an_even_backlog_names_no_partition() -> None:
         groups=[waiting_group(100, 2)],
         partitions=[partition("c-17", 40, 0.4)],
     )
-    assert found.text == "`orders` for `billing`: 100 messages wait; the oldest for 2 min"
+    assert found.text == (
+        "`orders` for `billing`: 100 messages wait to be delivered; the oldest for 2 min"
+    )
     assert found.severity is Severity.NOTABLE
 
 
@@ -204,7 +206,9 @@ def test_a_backlog_that_grows_is_serious_however_young() -> None:
     growing = [max(place - 30, 0) * 4 for place in range(BUCKETS)]
     found = only(groups=[waiting_group(116, 5)], deliveries=[series(backlog=growing)])
     assert "100" not in found.text
-    assert found.text.startswith("`orders` for `billing`: 116 messages wait and the backlog grows")
+    assert found.text.startswith(
+        "`orders` for `billing`: 116 messages wait to be delivered and the backlog grows"
+    )
     assert found.severity is Severity.SERIOUS
 
 
@@ -219,7 +223,8 @@ def test_a_group_that_stands_still_is_told_with_the_time() -> None:
         analysis(groups=[waiting_group(80, 19)], deliveries=[series(completed=done)]), None
     ).findings
     assert found[0].text == (
-        "`orders` for `billing`: nothing was answered after 14:10, though 80 messages wait"
+        "`orders` for `billing`: nothing was answered after 14:10, "
+        "though 80 messages wait to be delivered"
     )
     assert found[0].severity is Severity.SERIOUS
 

@@ -224,6 +224,9 @@ class HttpLink(Link):
         parameters = {name: value for name, value in query.items() if value is not None}
         timeout = httpx.Timeout(self._timeout, read=self._timeout + wait_seconds + _ANSWER_SECONDS)
         pause, repeated = _FIRST_PAUSE_SECONDS, False
+        # Brokers that take requests and never answer are not asked again and again: by then each
+        # of them has had the time that one answer may take.
+        enough = asyncio.get_running_loop().time() + (timeout.read or 0.0)
         for left in range(_TRIES - 1, -1, -1):
             if self._http is None:
                 raise ClientClosedError("the client is not connected: use `async with`, or connect")
@@ -244,7 +247,9 @@ class HttpLink(Link):
                 if response.status_code not in _ELSEWHERE:
                     raise error
                 unsent = error.code in _REFUSED_CODES
-            if not left or (not repeatable and not unsent):
+            all_asked = _TRIES - left >= len(self._urls)
+            is_late = all_asked and asyncio.get_running_loop().time() >= enough
+            if not left or is_late or (not repeatable and not unsent):
                 if not unsent:
                     error.add_note("it may have happened all the same")
                 raise error

@@ -140,8 +140,9 @@ def backlogs(analysis: Analysis) -> Iterator[Finding]:
         growing = found is not None and _grows(found.backlog)
         text = (
             f"{wording.subject(group.queue, group.group)}: "
-            f"{_number(group.backlog, 'message')} {'wait' if group.backlog > 1 else 'waits'}"
-            f"{' and the backlog grows' if growing else ''}; the oldest for {wording.duration(age)}"
+            f"{_number(group.backlog, 'message')} {'wait' if group.backlog > 1 else 'waits'} "
+            f"to be delivered{' and the backlog grows' if growing else ''}; "
+            f"the oldest for {wording.duration(age)}"
         )
         is_serious = age >= SERIOUS_BACKLOG_SECONDS or growing
         yield Finding(
@@ -200,7 +201,7 @@ def standstills(analysis: Analysis) -> Iterator[Finding]:
             group=group.group,
             text=f"{wording.subject(group.queue, group.group)}: nothing was answered after "
             f"{wording.clock_time(window.at(last + 1), window)}, though "
-            f"{_number(group.backlog, 'message')} wait",
+            f"{_number(group.backlog, 'message')} wait to be delivered",
             at=window.at(last + 1),
             weight=group.backlog * 2,
         )
