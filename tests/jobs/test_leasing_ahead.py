@@ -184,9 +184,9 @@ async def test_a_lease_is_over_when_its_time_has_passed_without_a_renewal(mq: As
 
 def test_as_many_are_leased_ahead_as_begin_in_a_moment() -> None:
     pace = Pace(0.0)
-    assert pace.ahead(1000, 0.1) == 200
-    assert pace.ahead(1000, 0.101) == 200
-    assert pace.ahead(1000, 0.11) == 100
+    assert pace.ahead(1000, 0.1) == 500
+    assert pace.ahead(1000, 0.101) == 500
+    assert pace.ahead(1000, 0.11) == 250
     assert pace.ahead(1001, 1.1) == 0
     assert pace.ahead(10**9, 2.1) == 1000
 

@@ -8,7 +8,7 @@ That goes by the past; what does not begin after all is given back.
 from __future__ import annotations
 
 #: Jobs are leased ahead that begin within this time.
-_AHEAD_SECONDS = 0.02
+_AHEAD_SECONDS = 0.05
 _MOST_AHEAD = 1000
 #: A shorter time says little of the pace.
 _MEASURED_SECONDS = 0.005
