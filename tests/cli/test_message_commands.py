@@ -130,6 +130,19 @@ def test_an_export_is_imported_once_however_often(anywhere: Invoke, tmp_path: Pa
     assert (job["id"], job["command"], job["priority"]) == ("j1", "echo hi", 7)
 
 
+def test_a_job_is_imported_as_it_was_enqueued(anywhere: Invoke) -> None:
+    wanted = ("--priority", "7", "--max-retries", "4", "--backoff-base", "10", "--run-at", "+1h")
+    anywhere.ok("enqueue", "exit 1", "--id", "j1", *wanted)
+    first, exported = anywhere.ok("export").out.splitlines()
+    line = json.loads(exported)
+    assert (line["maxAttempts"], line["backoffBase"], line["priority"]) == (5, 10, 7)
+    anywhere.ok("queue", "delete", "jobs", "--yes")
+
+    anywhere.ok("import", "-", stdin=f"{first}\n{exported}\n")
+    [_, again] = anywhere.ok("export").out.splitlines()
+    assert json.loads(again) == line | {"createdAt": json.loads(again)["createdAt"]}
+
+
 def test_an_import_never_takes_a_message_for_another_of_the_same_number(
     cli: Invoke, tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ class Inspection(WorkRules):
             effective_priority=item.effective_priority,
             attempts=item.attempts,
             max_attempts=item.max_attempts,
+            backoff_base=item.backoff_base,
             created_at=item.created_at,
             run_at=item.run_at,
             lease_until=item.lease.until if is_leased and item.lease else None,

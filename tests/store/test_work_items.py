@@ -342,7 +342,7 @@ async def test_items_of_many_queues_in_one_push_each_keep_what_is_theirs(
         PushItem("b", b"0"),
         PushItem("c", b"1", trace_id="one", run_at=later),
         PushItem("a", b"2", transaction_id="two"),
-        PushItem("c", b"3", priority=9, max_attempts=7),
+        PushItem("c", b"3", priority=9, max_attempts=7, backoff_base=1.5),
         PushItem("b", b"4", headers=b'{"h":4}', delay_seconds=10),
         PushItem("a", b"5", delay_seconds=0),
     ]
@@ -354,6 +354,7 @@ async def test_items_of_many_queues_in_one_push_each_keep_what_is_theirs(
         assert (item.trace_id, item.headers) == (pushed.trace_id, pushed.headers)
         assert item.priority == (pushed.priority or queues[item.queue])
         assert item.max_attempts == (pushed.max_attempts or 3)
+        assert item.backoff_base == (pushed.backoff_base or 2)
         assert item.run_at == (later if pushed.payload in (b"1", b"4") else None)
     assert [answer.seq for answer in answers] == [1, 1, 1, 2, 2, 2]
     for queue, ready, scheduled in (("a", 2, 0), ("b", 1, 1), ("c", 1, 1)):

@@ -75,6 +75,7 @@ class MessageLine(
     priority: int | None = None
     run_at: int | None = None
     max_attempts: int | None = None
+    backoff_base: float | None = None
 
 
 # --- export --------------------------------------------------------------------------------
@@ -188,6 +189,7 @@ def _item_line(item: Item) -> MessageLine:
         priority=item.priority,
         run_at=item.run_at if item.state is ItemState.SCHEDULED else None,
         max_attempts=item.max_attempts,
+        backoff_base=item.backoff_base,
     )
 
 
@@ -310,6 +312,7 @@ class _Targets:
             priority=line.priority,
             run_at=line.run_at,
             max_attempts=line.max_attempts,
+            backoff_base=line.backoff_base,
         )
         if line.partition is None:
             return item

@@ -171,6 +171,7 @@ def item_of(row: ItemRow) -> Item:
         effective_priority=row.effective_priority,
         attempts=row.attempts,
         max_attempts=row.max_attempts,
+        backoff_base=row.backoff_base,
         created_at=micros(row.created_at),
         run_at=micros_or_none(row.run_at),
         lease_until=micros_or_none(row.lease_until),

@@ -40,6 +40,7 @@ class Item(Struct, frozen=True, rename="camel", kw_only=True):
     effective_priority: int
     attempts: int
     max_attempts: int
+    backoff_base: float
     created_at: int
     run_at: int | None = None
     """When a scheduled item becomes ready."""

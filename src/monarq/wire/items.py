@@ -33,6 +33,7 @@ class ItemRow(Struct, frozen=True, kw_only=True, rename="camel"):
     effective_priority: int
     attempts: int
     max_attempts: int
+    backoff_base: float
     created_at: TimeText
     run_at: TimeText | None
     lease_until: TimeText | None

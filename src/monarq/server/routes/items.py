@@ -90,6 +90,7 @@ def item_fields(item: Item) -> dict[str, Any]:
         "effective_priority": item.effective_priority,
         "attempts": item.attempts,
         "max_attempts": item.max_attempts,
+        "backoff_base": item.backoff_base,
         "created_at": iso(item.created_at),
         "run_at": iso_or_none(item.run_at),
         "lease_until": iso_or_none(item.lease_until),

@@ -219,6 +219,7 @@ def item_from(row: Any, cipher: Cipher | None) -> Item:
         effective_priority=row["effective_priority"],
         attempts=row["attempts"],
         max_attempts=row["max_attempts"],
+        backoff_base=row["backoff_base"],
         created_at=row["created_at"],
         run_at=row["due_at"] if state is ItemState.SCHEDULED else None,
         lease_until=row["due_at"] if state is ItemState.LEASED else None,

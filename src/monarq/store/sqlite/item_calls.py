@@ -50,6 +50,7 @@ def to_item(session: Session, item: WorkItem, last: int) -> Item:
         effective_priority=item.priority + waited,
         attempts=item.attempts,
         max_attempts=item.max_attempts,
+        backoff_base=item.backoff_base,
         created_at=item.created_at,
         run_at=item.due_at if item.state == ItemState.SCHEDULED else None,
         lease_until=item.due_at if is_leased else None,
