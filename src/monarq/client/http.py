@@ -9,6 +9,7 @@ have happened is not repeated: its caller is told.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import uuid
@@ -21,6 +22,7 @@ import msgspec
 from monarq.client.http_admin import HttpAdmin
 from monarq.client.http_entries import quoted
 from monarq.client.http_errors import error_of, from_code
+from monarq.client.http_pops import Departure, HttpPops
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
 from monarq.client.own_transaction import OwnTransactions
@@ -28,11 +30,13 @@ from monarq.errors import (
     AlreadyAckedError,
     ClientClosedError,
     LeaseError,
+    MonarqError,
     StoreUnavailableError,
 )
 from monarq.model import (
     Ack,
     Acked,
+    AckStatus,
     Pop,
     Popped,
     Push,
@@ -84,13 +88,20 @@ class HttpLink(Link):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._headers = headers | {"Content-Type": "application/json"}
         self._http: httpx.AsyncClient | None = None
+        self._waiting_http: httpx.AsyncClient | None = None
+        """For pops that wait: each has a connection of its own, which it can close."""
+        self._pops = HttpPops()
         self._under_way: set[asyncio.Timeout] = set()
         self._idle = asyncio.Event()
         self._admin = HttpAdmin(self.call)
 
     async def open(self) -> None:
         limits = httpx.Limits(max_connections=_CONNECTIONS)
-        self._http = httpx.AsyncClient(headers=self._headers, limits=limits)
+        alone = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=0)
+        # Made once: to read all certificates takes longer than a call.
+        tls = httpx.create_ssl_context()
+        self._http = httpx.AsyncClient(headers=self._headers, limits=limits, verify=tls)
+        self._waiting_http = httpx.AsyncClient(headers=self._headers, limits=alone, verify=tls)
         try:
             await self.call("GET", "/api/v1/resources/queues", Any, query={"limit": 1})
         except BaseException:
@@ -99,8 +110,10 @@ class HttpLink(Link):
 
     async def close(self) -> None:
         """Ends what is under way, which may wait for long."""
-        http, self._http = self._http, None
-        if http is None:
+        if self._http is not None:
+            await self._pops.close()
+        http, waiting, self._http = self._http, self._waiting_http, None
+        if http is None or waiting is None:
             return
         for call in self._under_way:
             call.reschedule(0)
@@ -108,6 +121,7 @@ class HttpLink(Link):
             self._idle = asyncio.Event()
             await self._idle.wait()
         await http.aclose()
+        await waiting.aclose()
 
     @property
     def admin(self) -> Admin:
@@ -125,10 +139,26 @@ class HttpLink(Link):
         query = _pop_query(pop)
         if wait_seconds > 0:
             query |= {"wait": "true", "timeout": round(wait_seconds * 1000)}
-        content, _ = await self._send("GET", _pop_path(pop), query=query, wait_seconds=wait_seconds)
-        if not content:
-            return Popped(messages=[])
-        return _popped(_decoded(content, PopAnswer))
+
+        async def call(departure: Departure) -> Popped:
+            content, _ = await self._send(
+                "GET", _pop_path(pop), query=query, wait_seconds=wait_seconds, departure=departure
+            )
+            if not content:
+                return Popped(messages=[])
+            return _popped(_decoded(content, PopAnswer))
+
+        async def release(popped: Popped) -> None:
+            await self._release(popped, pop.group)
+
+        return await self._pops.run(call, release, waits=wait_seconds > 0)
+
+    async def _release(self, popped: Popped, group: str) -> None:
+        """If that is not possible its lease has to run out."""
+        if popped.lease_id is not None:
+            release = Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id, group=group)
+            with contextlib.suppress(MonarqError):
+                await self.ack([release])
 
     async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
         body = {"acknowledgments": [_ack(ack) for ack in acks]}
@@ -140,12 +170,22 @@ class HttpLink(Link):
         self, acks: Sequence[Ack], pop: Pop
     ) -> tuple[list[Outcome[Acked]], Popped]:
         body = {"acknowledgments": [_ack(ack) for ack in acks]}
-        content, repeated = await self._send("POST", _pop_path(pop), body, query=_pop_query(pop))
-        answer = _decoded(content, AckedPopAnswer)
-        acked = [
-            _acked(ack, told, repeated) for ack, told in zip(acks, answer.acknowledged, strict=True)
-        ]
-        return acked, _popped(answer)
+
+        async def call(departure: Departure) -> tuple[list[Outcome[Acked]], Popped]:
+            content, repeated = await self._send(
+                "POST", _pop_path(pop), body, query=_pop_query(pop), departure=departure
+            )
+            answer = _decoded(content, AckedPopAnswer)
+            acked = [
+                _acked(ack, told, repeated)
+                for ack, told in zip(acks, answer.acknowledged, strict=True)
+            ]
+            return acked, _popped(answer)
+
+        async def release(done: tuple[list[Outcome[Acked]], Popped]) -> None:
+            await self._release(done[1], pop.group)
+
+        return await self._pops.run(call, release, waits=False)
 
     async def renew(self, renew: Renew) -> Renewed:
         path = f"/api/v1/lease/{quoted(renew.lease_id)}/extend"
@@ -195,13 +235,16 @@ class HttpLink(Link):
         query: Mapping[str, Any] | None = None,
         wait_seconds: float = 0.0,
         repeatable: bool = True,
+        departure: Departure | None = None,
     ) -> tuple[bytes, bool]:
         """The answer's body, and whether an earlier try may have got through."""
         until_closed = asyncio.timeout(None)
         self._under_way.add(until_closed)
         try:
             async with until_closed:
-                return await self._try(method, path, body, query or {}, wait_seconds, repeatable)
+                return await self._try(
+                    method, path, body, query or {}, wait_seconds, repeatable, departure
+                )
         except TimeoutError:
             error = ClientClosedError("the client was closed meanwhile")
             error.add_note("it may have happened all the same")
@@ -219,6 +262,7 @@ class HttpLink(Link):
         query: Mapping[str, Any],
         wait_seconds: float,
         repeatable: bool,
+        departure: Departure | None,
     ) -> tuple[bytes, bool]:
         content = None if body is None else msgspec.json.encode(body)
         parameters = {name: value for name, value in query.items() if value is not None}
@@ -228,12 +272,20 @@ class HttpLink(Link):
         # of them has had the time that one answer may take.
         enough = asyncio.get_running_loop().time() + (timeout.read or 0.0)
         for left in range(_TRIES - 1, -1, -1):
-            if self._http is None:
+            http, extensions = self._http, None
+            if departure is not None and departure.waits:
+                http, extensions = self._waiting_http, {"trace": departure.trace}
+            if self._http is None or http is None:
                 raise ClientClosedError("the client is not connected: use `async with`, or connect")
             url = self._urls[next(self._turns) % len(self._urls)]
             try:
-                response = await self._http.request(
-                    method, url + path, params=parameters, content=content, timeout=timeout
+                response = await http.request(
+                    method,
+                    url + path,
+                    params=parameters,
+                    content=content,
+                    timeout=timeout,
+                    extensions=extensions,
                 )
                 error = error_of(response)
             except httpx.HTTPError as failure:
@@ -249,7 +301,8 @@ class HttpLink(Link):
                 unsent = error.code in _REFUSED_CODES
             all_asked = _TRIES - left >= len(self._urls)
             is_late = all_asked and asyncio.get_running_loop().time() >= enough
-            if not left or is_late or (not repeatable and not unsent):
+            is_left = departure is not None and departure.is_left
+            if not left or is_late or is_left or (not repeatable and not unsent):
                 if not unsent:
                     error.add_note("it may have happened all the same")
                 raise error
