@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -201,6 +201,17 @@ async def _work(
             "worker %s works on %s", worker_id, ", ".join(queues)
         )
         await worker.run()
+    if worker.leaves_running:
+        _end_without(worker.leaves_running)
+
+
+def _end_without(tasks: int) -> NoReturn:
+    """All that Python does at its end could meet a task that cannot be ended, and wait for it."""
+    log = logging.getLogger("monarq.worker")
+    log.warning("%d tasks that were given up still run, and end with this process", tasks)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _where_jobs_go(caller: Caller, client_of_app: Any) -> Caller:

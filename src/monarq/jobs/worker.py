@@ -11,7 +11,6 @@ import logging
 import random
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +30,7 @@ from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.pace import Pace, Stuck
 from monarq.jobs.presence import Presence, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
+from monarq.jobs.threads import Threads
 from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind
 
 log = logging.getLogger("monarq.worker")
@@ -105,7 +105,7 @@ class Worker:
         self._answers = Answers(client.link, patience_seconds=lease_seconds)
         self._runs_commands: dict[str, bool] = {}
         self._guard: Guard | None = None
-        self._threads = ThreadPoolExecutor(concurrency, "monarq-task")
+        self._threads = Threads("monarq-task")
 
     def stop(self) -> None:
         if not self._stopping.is_set():
@@ -117,6 +117,11 @@ class Worker:
     def stop_now(self) -> None:
         self.stop()
         self._stopping_now.set()
+
+    @property
+    def leaves_running(self) -> int:
+        """After `run`: how many tasks were given up that cannot be ended, but with the process."""
+        return self._threads.busy
 
     async def run(self) -> None:
         await self.presence.tell()
@@ -140,7 +145,7 @@ class Worker:
             self._answers.close()
             if self._guard is not None:
                 self._guard.close()
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown()
             self.presence.state = "stopped"
             await self.presence.tell()
             await self.presence.forget_stop()
