@@ -103,6 +103,23 @@ async def test_a_missing_working_directory_fails_with_a_clear_error(guard: Guard
     assert "/no/such/directory does not exist" in (ended.error or "")
 
 
+@pytest.mark.parametrize(
+    ("cwd", "said"),
+    [
+        ("/" + "x" * 5000, "File name too long"),
+        ("/a\0b", "null byte"),
+        ("/etc/passwd", "Not a directory: '/etc/passwd'"),
+    ],
+    ids=["too long", "nul", "a file"],
+)
+async def test_a_working_directory_that_cannot_be_looked_at_fails_with_a_clear_error(
+    guard: Guard, cwd: str, said: str
+) -> None:
+    ended, _, _ = await run(guard, "true", cwd=cwd)
+    assert ended.exit_code is None
+    assert said in (ended.error or "")
+
+
 async def test_a_line_with_a_nul_fails_with_a_clear_error(guard: Guard) -> None:
     ended, _, _ = await run(guard, "echo a\0b")
     assert ended.exit_code is None

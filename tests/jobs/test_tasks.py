@@ -22,6 +22,11 @@ async def mq(tmp_path: Path) -> Any:
         yield client
 
 
+class Unspeakable(BaseException):
+    def __str__(self) -> str:
+        raise Unspeakable
+
+
 async def run_all(mq: AsyncClient) -> None:
     await Worker(mq, mq.tasks.queues, tasks=mq.tasks, burst=True, concurrency=10).run()
 
@@ -81,11 +86,14 @@ async def test_a_failed_task_raises_where_its_result_is_wanted(mq: AsyncClient) 
     [
         (ValueError("y" * 200_000), "ValueError: yyy"),
         (ValueError("half \udcff, nul \0"), r"ValueError: half \?, nul \ufffd"),
-        (StopIteration(), "RuntimeError: StopIteration was raised"),
+        (StopIteration(), "RuntimeError: .*StopIteration"),
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit("x"), "GeneratorExit: x"),
+        (Unspeakable(), "Unspeakable"),
+        (asyncio.CancelledError(), "CancelledError"),
     ],
-    ids=["long", "no text", "stop iteration", "exit", "interrupt"],
+    ids=["long", "no text", "stop", "exit", "interrupt", "close", "unspeakable", "cancelled"],
 )
 async def test_whatever_a_task_raises_is_its_failure(
     mq: AsyncClient, raised: BaseException, said: str
@@ -94,10 +102,49 @@ async def test_whatever_a_task_raises_is_its_failure(
     def fail() -> None:
         raise raised
 
+    @mq.task(retries=0)
+    async def fail_here() -> None:
+        raise raised
+
+    jobs = [await fail.enqueue(), await fail_here.enqueue()]
+    await run_all(mq)
+    for job in jobs:
+        with pytest.raises(JobFailedError, match=f"dead: {said}"):
+            await job.result(timeout=10)
+
+
+async def test_a_task_that_cancels_itself_fails(mq: AsyncClient) -> None:
+    @mq.task(retries=0)
+    async def fail() -> None:
+        own = asyncio.current_task()
+        assert own is not None
+        own.cancel()
+        await asyncio.sleep(0)
+
     job = await fail.enqueue()
     await run_all(mq)
-    with pytest.raises(JobFailedError, match=f"dead: {said}"):
-        await job.result()
+    with pytest.raises(JobFailedError, match="dead: it cancelled itself"):
+        await job.result(timeout=10)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_job_that_its_worker_cannot_handle_fails_at_once(
+    mq: AsyncClient, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    def break_down(*_: Any) -> None:
+        raise OSError("no room")
+
+    @mq.task(retries=0)
+    def nothing() -> None: ...
+
+    jobs = [await nothing.enqueue() for _ in range(times)]
+    worker = Worker(mq, mq.tasks.queues, tasks=mq.tasks, burst=True)
+    monkeypatch.setattr(worker.presence, "began", break_down)
+    await worker.run()
+    for job in jobs:
+        with pytest.raises(JobFailedError, match="could not handle it: OSError: no room"):
+            await job.result(timeout=10)
+    assert worker.presence.failed == times
 
 
 async def test_a_task_fails_if_something_that_it_waits_for_is_cancelled(mq: AsyncClient) -> None:
@@ -115,13 +162,20 @@ async def test_a_task_fails_if_something_that_it_waits_for_is_cancelled(mq: Asyn
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [("x" * (17 << 20), "bytes, more than"), ("\udcff", "surrogates")]
+    ("value", "said"),
+    [
+        ("x" * (17 << 20), "bytes, more than"),
+        ("\udcff", "surrogates"),
+        ({(1, 2): 3}, "keys"),
+        ({1.5: 3, None: 1}, "keys"),
+    ],
+    ids=["long", "no text", "tuple as key", "null as key"],
 )
 async def test_a_result_that_cannot_be_kept_is_a_failure(
-    mq: AsyncClient, value: str, said: str
+    mq: AsyncClient, value: Any, said: str
 ) -> None:
     @mq.task(retries=0)
-    def give() -> str:
+    def give() -> Any:
         return value
 
     job = await give.enqueue()

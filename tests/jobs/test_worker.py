@@ -92,6 +92,16 @@ async def until_state(mq: AsyncClient, item_id: str, state: ItemState) -> Item:
         return item
 
 
+async def test_an_error_with_what_no_store_can_keep_is_told_without_it(mq: AsyncClient) -> None:
+    said = await enqueue(mq, r"printf 'a\000b\n' >&2; exit 3", max_attempts=1)
+    placed = await enqueue(mq, "true", cwd="/no\0where", max_attempts=1)
+    await burst(mq)
+    for item_id, error in ((said, "exit code 3: a"), (placed, "cannot start: ")):
+        item = await mq.admin.get_item(item_id)
+        assert item.state is ItemState.DEAD
+        assert (item.error or "").startswith(error)
+
+
 async def test_a_job_that_takes_too_long_fails(mq: AsyncClient) -> None:
     item_id = await enqueue(mq, "echo begun; sleep 600", timeout=1.5, max_attempts=1)
     await burst(mq)

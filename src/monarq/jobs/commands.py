@@ -13,7 +13,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Self
 
 from msgspec import Struct
@@ -185,7 +184,7 @@ def _since(started: float) -> float:
 
 
 def _cannot_start(command: Command, error: OSError | ValueError) -> str:
-    if command.cwd is not None and not Path(command.cwd).is_dir():
+    if isinstance(error, FileNotFoundError) and error.filename == command.cwd:
         return f"cannot start: the working directory {command.cwd} does not exist"
     return f"cannot start: {error}"
 

@@ -29,16 +29,23 @@ class Crew(Generic[T]):
     in its context (`contextvars`) is not seen by the next one.
     """
 
-    def __init__(self, size: int, work: Callable[[T], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        size: int,
+        work: Callable[[T], Awaitable[None]],
+        on_broken: Callable[[T, BaseException], None] | None = None,
+    ) -> None:
+        """`on_broken` is told of each job that `work` could not handle."""
         self._size = size
         self._work = work
+        self._on_broken = on_broken
         self._jobs: deque[T] = deque()
         self._context = contextvars.copy_context()
         self._hands: set[asyncio.Task[None]] = set()
         self._resting: list[asyncio.Future[None]] = []
         self._is_called = False
         """Whether a hand is on its way that has not come yet."""
-        self._is_closed = False
+        self.is_closed = False
         self._unfinished = 0
         self.begun = 0
         """How many jobs ever were."""
@@ -82,7 +89,7 @@ class Crew(Generic[T]):
 
     async def close(self) -> None:
         """End what still runs."""
-        self._is_closed = True
+        self.is_closed = True
         for hand in self._hands:
             hand.cancel()
         await asyncio.gather(*self._hands, return_exceptions=True)
@@ -116,7 +123,7 @@ class Crew(Generic[T]):
                 # Somebody has to go on with the others if this one waits.
                 self._call_hand()
                 await self._do(job)
-                if self._is_closed or contextvars.copy_context() != clean:
+                if self.is_closed or contextvars.copy_context() != clean:
                     return
                 if loop.time() > until:
                     await asyncio.sleep(0)
@@ -128,16 +135,26 @@ class Crew(Generic[T]):
     async def _do(self, job: T) -> None:
         try:
             await self._work(job)
-        except asyncio.CancelledError:
-            if self._is_closed:
+        except asyncio.CancelledError as error:
+            if self.is_closed:
+                self._tell_broken(job, error)
                 raise
             # The job has cancelled itself; that is no reason for its hand to go.
             hand = asyncio.current_task()
             while hand is not None and hand.uncancel():
                 pass
-            log.error("a job was cancelled from within, and is not answered")
-        except Exception:
+            log.error("a job was cancelled from within")
+            self._tell_broken(job, error)
+        except Exception as error:
             log.exception("a job could not be handled")
+            self._tell_broken(job, error)
         finally:
             self._unfinished -= 1
             self._ended.set()
+
+    def _tell_broken(self, job: T, error: BaseException) -> None:
+        try:
+            if self._on_broken is not None:
+                self._on_broken(job, error)
+        except Exception:
+            log.exception("a job that could not be handled is left as it is")

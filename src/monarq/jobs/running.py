@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -110,7 +111,7 @@ async def run_task_job(
         raise_if_cancelled()
         return _failed(error, time.perf_counter() - started)
     # Whatever a task raises is its failure; a signal to the worker is raised nowhere.
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
         return _failed(error, time.perf_counter() - started)
     return Outcome(
         result=AttemptResult(seconds=round(time.perf_counter() - started, 6), value=encoded)
@@ -120,7 +121,23 @@ async def run_task_job(
 async def _call(function: Callable[..., Any], job: TaskJob, threads: Executor | None) -> Any:
     if _is_async(function):
         return await function(*job.args, **job.kwargs)
-    return await in_thread(threads, lambda: function(*job.args, **job.kwargs))
+
+    def call() -> Any:
+        try:
+            return function(*job.args, **job.kwargs)
+        except GeneratorExit as error:
+            return _Raised(error)
+
+    value = await in_thread(threads, call)
+    if isinstance(value, _Raised):
+        raise value.error
+    return value
+
+
+class _Raised(NamedTuple):
+    """What no future may carry: whoever awaits that is closed by it."""
+
+    error: GeneratorExit
 
 
 @lru_cache(maxsize=1024)
@@ -129,8 +146,12 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _failed(error: BaseException, seconds: float) -> Outcome:
-    lines = traceback.format_exception(error, limit=-_TRACEBACK_FRAMES)
+    said, trace = type(error).__name__, None
+    # What it says of itself is other people's code, and may raise anything too.
+    with contextlib.suppress(BaseException):
+        said = error_text(error)
+        trace = as_text("".join(traceback.format_exception(error, limit=-_TRACEBACK_FRAMES)))
     return Outcome(
-        result=AttemptResult(seconds=round(seconds, 6), traceback=as_text("".join(lines))),
-        error=error_text(error),
+        result=AttemptResult(seconds=round(seconds, 6), traceback=trace),
+        error=said,
     )

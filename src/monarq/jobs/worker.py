@@ -17,6 +17,7 @@ import msgspec
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.consuming import PASSING
+from monarq.client.handlers import error_text
 from monarq.client.schedules import Schedule
 from monarq.clock import Clock, SystemClock
 from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
@@ -100,7 +101,7 @@ class Worker:
         )
         self._stopping = asyncio.Event()
         self._stopping_now = asyncio.Event()
-        self._crew: Crew[_Assignment] = Crew(concurrency, self._run)
+        self._crew: Crew[_Assignment] = Crew(concurrency, self._run, self._broken)
         self._pace = Pace(time.monotonic())
         self._answers = Answers(client.link, patience_seconds=lease_seconds)
         self._runs_commands: dict[str, bool] = {}
@@ -277,15 +278,25 @@ class Worker:
     # --- one job -----------------------------------------------------------------------------
 
     async def _run(self, assignment: _Assignment) -> None:
+        self._end(assignment, await self._attempt(assignment))
+
+    def _broken(self, assignment: _Assignment, error: BaseException) -> None:
+        """Whatever goes wrong here, a job is not left to its lease."""
         message, lease, _ = assignment
         ack = None
-        try:
-            ack = await self._attempt(assignment)
-        finally:
-            if ack is None:
-                lease.let_go()
-            self.presence.ended(message, succeeded=_succeeded(ack))
-        if ack is not None:
+        if not (lease.is_lost or self._crew.is_closed):
+            why = f"the worker could not handle it: {error_text(error)}"
+            if isinstance(error, asyncio.CancelledError):
+                why = "it cancelled itself"
+            ack = self._ack(message, lease, AckStatus.FAILED, why)
+        self._end(assignment, ack)
+
+    def _end(self, assignment: _Assignment, ack: Ack | None) -> None:
+        message, lease, _ = assignment
+        self.presence.ended(message, succeeded=_succeeded(ack))
+        if ack is None:
+            lease.let_go()
+        else:
             # There is room for the next job while this one is answered.
             self._answers.add(ack, lease.let_go)
 
@@ -348,7 +359,7 @@ class Worker:
             transaction_id=message.transaction_id,
             partition_id=message.partition_id,
             lease_id=lease.id,
-            error=error,
+            error=None if error is None else error_text(error),
             result=result,
         )
 
@@ -360,7 +371,7 @@ def _to_keep(outcome: Outcome) -> tuple[str | None, bytes]:
         if len(result) <= MAX_PAYLOAD_BYTES:
             return outcome.error, result
         problem = f"it has {len(result)} bytes, more than {MAX_PAYLOAD_BYTES}"
-    except UnicodeEncodeError as unwritable:
+    except Exception as unwritable:  # noqa: BLE001 - there are many things that JSON has not
         problem = str(unwritable)
     bare = msgspec.structs.replace(outcome.result, value=None, traceback=None)
     said = outcome.error or f"the result cannot be kept: {problem}"
