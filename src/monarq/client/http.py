@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import ssl
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ import msgspec
 from monarq.client.http_admin import HttpAdmin
 from monarq.client.http_entries import quoted
 from monarq.client.http_errors import error_of, from_code
-from monarq.client.http_pops import Departure, HttpPops
+from monarq.client.http_pops import HttpPops, Lane
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
 from monarq.client.own_transaction import OwnTransactions
@@ -88,20 +89,15 @@ class HttpLink(Link):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._headers = headers | {"Content-Type": "application/json"}
         self._http: httpx.AsyncClient | None = None
-        self._waiting_http: httpx.AsyncClient | None = None
-        """For pops that wait: each has a connection of its own, which it can close."""
-        self._pops = HttpPops()
+        self._tls: ssl.SSLContext | None = None
+        self._pops = HttpPops(self._connect)
         self._under_way: set[asyncio.Timeout] = set()
         self._idle = asyncio.Event()
         self._admin = HttpAdmin(self.call)
 
     async def open(self) -> None:
-        limits = httpx.Limits(max_connections=_CONNECTIONS)
-        alone = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=0)
-        # Made once: to read all certificates takes longer than a call.
-        tls = httpx.create_ssl_context()
-        self._http = httpx.AsyncClient(headers=self._headers, limits=limits, verify=tls)
-        self._waiting_http = httpx.AsyncClient(headers=self._headers, limits=alone, verify=tls)
+        self._http = self._connect()
+        self._pops = HttpPops(self._connect)
         try:
             await self.call("GET", "/api/v1/resources/queues", Any, query={"limit": 1})
         except BaseException:
@@ -111,9 +107,9 @@ class HttpLink(Link):
     async def close(self) -> None:
         """Ends what is under way, which may wait for long."""
         if self._http is not None:
-            await self._pops.close()
-        http, waiting, self._http = self._http, self._waiting_http, None
-        if http is None or waiting is None:
+            await self._pops.leave_all()
+        http, self._http = self._http, None
+        if http is None:
             return
         for call in self._under_way:
             call.reschedule(0)
@@ -121,7 +117,14 @@ class HttpLink(Link):
             self._idle = asyncio.Event()
             await self._idle.wait()
         await http.aclose()
-        await waiting.aclose()
+        await self._pops.close()
+
+    def _connect(self) -> httpx.AsyncClient:
+        if self._tls is None:
+            # Made once: to read all certificates takes longer than a call.
+            self._tls = httpx.create_ssl_context()
+        limits = httpx.Limits(max_connections=_CONNECTIONS)
+        return httpx.AsyncClient(headers=self._headers, limits=limits, verify=self._tls)
 
     @property
     def admin(self) -> Admin:
@@ -140,9 +143,9 @@ class HttpLink(Link):
         if wait_seconds > 0:
             query |= {"wait": "true", "timeout": round(wait_seconds * 1000)}
 
-        async def call(departure: Departure) -> Popped:
+        async def call(lane: Lane | None) -> Popped:
             content, _ = await self._send(
-                "GET", _pop_path(pop), query=query, wait_seconds=wait_seconds, departure=departure
+                "GET", _pop_path(pop), query=query, wait_seconds=wait_seconds, lane=lane
             )
             if not content:
                 return Popped(messages=[])
@@ -171,9 +174,9 @@ class HttpLink(Link):
     ) -> tuple[list[Outcome[Acked]], Popped]:
         body = {"acknowledgments": [_ack(ack) for ack in acks]}
 
-        async def call(departure: Departure) -> tuple[list[Outcome[Acked]], Popped]:
+        async def call(lane: Lane | None) -> tuple[list[Outcome[Acked]], Popped]:
             content, repeated = await self._send(
-                "POST", _pop_path(pop), body, query=_pop_query(pop), departure=departure
+                "POST", _pop_path(pop), body, query=_pop_query(pop), lane=lane
             )
             answer = _decoded(content, AckedPopAnswer)
             acked = [
@@ -235,7 +238,7 @@ class HttpLink(Link):
         query: Mapping[str, Any] | None = None,
         wait_seconds: float = 0.0,
         repeatable: bool = True,
-        departure: Departure | None = None,
+        lane: Lane | None = None,
     ) -> tuple[bytes, bool]:
         """The answer's body, and whether an earlier try may have got through."""
         until_closed = asyncio.timeout(None)
@@ -243,7 +246,7 @@ class HttpLink(Link):
         try:
             async with until_closed:
                 return await self._try(
-                    method, path, body, query or {}, wait_seconds, repeatable, departure
+                    method, path, body, query or {}, wait_seconds, repeatable, lane
                 )
         except TimeoutError:
             error = ClientClosedError("the client was closed meanwhile")
@@ -262,7 +265,7 @@ class HttpLink(Link):
         query: Mapping[str, Any],
         wait_seconds: float,
         repeatable: bool,
-        departure: Departure | None,
+        lane: Lane | None,
     ) -> tuple[bytes, bool]:
         content = None if body is None else msgspec.json.encode(body)
         parameters = {name: value for name, value in query.items() if value is not None}
@@ -272,11 +275,9 @@ class HttpLink(Link):
         # of them has had the time that one answer may take.
         enough = asyncio.get_running_loop().time() + (timeout.read or 0.0)
         for left in range(_TRIES - 1, -1, -1):
-            http, extensions = self._http, None
-            if departure is not None and departure.waits:
-                http, extensions = self._waiting_http, {"trace": departure.trace}
-            if self._http is None or http is None:
+            if self._http is None:
                 raise ClientClosedError("the client is not connected: use `async with`, or connect")
+            http = self._http if lane is None else lane.http
             url = self._urls[next(self._turns) % len(self._urls)]
             try:
                 response = await http.request(
@@ -285,7 +286,7 @@ class HttpLink(Link):
                     params=parameters,
                     content=content,
                     timeout=timeout,
-                    extensions=extensions,
+                    extensions=None if lane is None else lane.extensions(url),
                 )
                 error = error_of(response)
             except httpx.HTTPError as failure:
@@ -301,7 +302,7 @@ class HttpLink(Link):
                 unsent = error.code in _REFUSED_CODES
             all_asked = _TRIES - left >= len(self._urls)
             is_late = all_asked and asyncio.get_running_loop().time() >= enough
-            is_left = departure is not None and departure.is_left
+            is_left = lane is not None and lane.is_left
             if not left or is_late or is_left or (not repeatable and not unsent):
                 if not unsent:
                     error.add_note("it may have happened all the same")

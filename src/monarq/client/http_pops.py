@@ -13,78 +13,107 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, TypeVar
 
+import httpx
+
 from monarq.errors import ClientClosedError
 
 T = TypeVar("T")
 
 #: For a broker that answers at all; a longer wait would only hold up whoever wants to go.
 _PATIENCE_SECONDS = 2.0
-_CONNECTED = ("connection.connect_tcp.complete", "connection.connect_unix_socket.complete")
+_CONNECTED = "connection.connect_tcp.complete"
+#: Lanes that are kept for the next ones who wait.
+_FREE_LANES = 16
 
 
-class Departure:
-    """Of the caller of one request: whether he has gone, and the way to tell the broker."""
+class Lane:
+    """A client for one request at a time, so that its connection is known."""
 
-    def __init__(self, *, waits: bool) -> None:
-        self.waits = waits
-        """Whether the broker may hold the answer back. If not, it is here in a moment."""
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self.http = http
         self.is_left = False
-        self._socket: Any = None
+        self._url = ""
+        self._sockets: dict[str, Any] = {}
 
-    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """What the HTTP client tells of a request that has a connection of its own."""
-        if event in _CONNECTED:
-            self._socket = info["return_value"].get_extra_info("socket")
+    def extensions(self, url: str) -> dict[str, Any]:
+        """For the next request, which goes to a broker there."""
+        self._url = url
+        return {"trace": self._trace}
+
+    async def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        if event == _CONNECTED:
+            self._sockets[self._url] = info["return_value"].get_extra_info("socket")
             if self.is_left:
                 self._close_for_writing()
 
     def leave(self) -> None:
         self.is_left = True
-        if self._socket is not None:
-            self._close_for_writing()
+        self._close_for_writing()
 
     def _close_for_writing(self) -> None:
-        if self.waits:
+        connection = self._sockets.get(self._url)
+        if connection is not None:
             # It may be closed already.
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_WR)
+                connection.shutdown(socket.SHUT_WR)
 
 
 class HttpPops:
-    """Those under way. `release` gives back what a result brought, if anything."""
+    """Those under way. Who waits has a lane of his own; others are answered in a moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect: Callable[[], httpx.AsyncClient]) -> None:
+        self._connect = connect
+        self._free: list[Lane] = []
         self._under_way: set[_Pop[Any]] = set()
+        self._is_closed = False
 
     async def run(
         self,
-        call: Callable[[Departure], Coroutine[Any, Any, T]],
+        call: Callable[[Lane | None], Coroutine[Any, Any, T]],
         release: Callable[[T], Coroutine[Any, Any, None]],
         *,
         waits: bool,
     ) -> T:
-        pop = _Pop(call, release, Departure(waits=waits))
+        """`release` gives back what a result has brought, if anything."""
+        lane = None
+        if waits:
+            lane = self._free.pop() if self._free else Lane(self._connect())
+        pop = _Pop(call(lane), release, lane)
         self._under_way.add(pop)
         try:
             return await pop.result()
         finally:
             self._under_way.discard(pop)
+            if lane is not None:
+                await self._keep(lane)
+
+    async def _keep(self, lane: Lane) -> None:
+        if lane.is_left or self._is_closed or len(self._free) >= _FREE_LANES:
+            await lane.http.aclose()
+        else:
+            self._free.append(lane)
+
+    async def leave_all(self) -> None:
+        """While what they bring can still be given back."""
+        await asyncio.gather(*[pop.leave() for pop in self._under_way])
 
     async def close(self) -> None:
-        """End all, while what they bring can still be given back."""
-        await asyncio.gather(*[pop.leave() for pop in self._under_way])
+        self._is_closed = True
+        while self._free:
+            await self._free.pop().http.aclose()
 
 
 class _Pop(Generic[T]):
     def __init__(
         self,
-        call: Callable[[Departure], Coroutine[Any, Any, T]],
+        call: Coroutine[Any, Any, T],
         release: Callable[[T], Coroutine[Any, Any, None]],
-        departure: Departure,
+        lane: Lane | None,
     ) -> None:
-        self._departure = departure
+        self._call = asyncio.ensure_future(call)
         self._release = release
-        self._call = asyncio.ensure_future(call(departure))
+        self._lane = lane
+        self._is_left = False
 
     async def result(self) -> T:
         try:
@@ -92,12 +121,14 @@ class _Pop(Generic[T]):
         except asyncio.CancelledError:
             await self.leave()
             raise
-        if self._departure.is_left:
+        if self._is_left:
             raise ClientClosedError("the client was closed meanwhile")
         return self._call.result()
 
     async def leave(self) -> None:
-        self._departure.leave()
+        self._is_left = True
+        if self._lane is not None:
+            self._lane.leave()
         try:
             await asyncio.wait({self._call}, timeout=_PATIENCE_SECONDS)
         finally:
