@@ -34,6 +34,7 @@ from monarq.model import (
     Renew,
     StartFrom,
 )
+from monarq.store.validation import check_push, check_renew
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -104,6 +105,8 @@ class AsyncClient:
     async def push(self, push: Push, *, connection: Any = None) -> list[Pushed]:
         """Items of any queues, all of them or none. With `connection`, your own connection to the
         same PostgreSQL, they are stored in the transaction that is open on it."""
+        # JSON has no word for some of what is refused, so that a broker would never see it.
+        check_push(push)
         if connection is not None:
             return await self.link.own_transactions.push(connection, push)
         return await self.link.push(push)
@@ -142,7 +145,9 @@ class AsyncClient:
 
     async def renew(self, lease_id: str, seconds: float) -> datetime:
         """Have a lease last that long from now; until when it does."""
-        renewed = await self.link.renew(Renew(lease_id, seconds))
+        renew = Renew(lease_id, seconds)
+        check_renew(renew)
+        renewed = await self.link.renew(renew)
         return to_datetime(renewed.expires_at)
 
     # --- tasks and jobs --------------------------------------------------------------------

@@ -13,6 +13,7 @@ from monarq.client.consuming import PASSING
 from monarq.client.link import Link
 from monarq.errors import MonarqError
 from monarq.model import Push, Pushed, PushItem
+from monarq.store.validation import check_push
 
 if TYPE_CHECKING:
     from monarq.client.queue import AsyncQueue
@@ -127,7 +128,9 @@ class PushBuffer(Generic[T]):
         pause = _FIRST_PAUSE_SECONDS
         for tried in range(1, _TRIES + 1):
             try:
-                answers: list[Pushed] = await self._link.push(Push(batch))
+                push = Push(batch)
+                check_push(push)
+                answers: list[Pushed] = await self._link.push(push)
             except MonarqError as error:
                 if tried == _TRIES or not isinstance(error, PASSING):
                     self._error = error

@@ -31,6 +31,7 @@ from monarq.model import (
     Seek,
     StartFrom,
 )
+from monarq.store.validation import option_changes
 from monarq.times import iso, iso_or_none, parse_time
 from monarq.wire.configure import ConfigureAnswer
 from monarq.wire.dead_letters import DeadLettersAnswer, Purged, Redriven
@@ -73,7 +74,7 @@ class HttpAdmin(HttpEntries):
             "kind": kind,
             "namespace": namespace,
             "task": task,
-            "options": {names.get(key, key): value for key, value in (options or {}).items()},
+            "options": {names[key]: value for key, value in option_changes(options or {}).items()},
         }
         await self._call("POST", "/api/v1/configure", ConfigureAnswer, body=body)
         return await self.get_queue(name)

@@ -27,6 +27,7 @@ from monarq.model import (
     StoredMessage,
     Trace,
 )
+from monarq.store.validation import check_record, check_trace
 from monarq.times import iso_or_none
 from monarq.wire.items import ItemDetail, ItemsAnswer
 from monarq.wire.messages import MessageDeleted, MessageDetail, MessagesAnswer
@@ -136,6 +137,7 @@ class HttpEntries:
     # --- traces and records ------------------------------------------------------------------
 
     async def add_trace(self, trace: Trace) -> Trace:
+        check_trace(trace)
         body = {
             "partitionId": str(trace.partition_id),
             "transactionId": trace.transaction_id,
@@ -172,6 +174,7 @@ class HttpEntries:
         keep_seconds: float | None = None,
         only_new: bool = False,
     ) -> Record:
+        check_record(kind, key, value, keep_seconds)
         body: dict[str, Any] = {"value": msgspec.Raw(value), "keepSeconds": keep_seconds}
         if only_new:
             body["onlyNew"] = True

@@ -13,13 +13,16 @@ from monarq.client.received import Batch
 from monarq.client.times import Duration, Moment, to_seconds, to_start
 from monarq.errors import InvalidRequestError
 from monarq.model import Pop, StartFrom
+from monarq.store.validation import check_pop
 
 T = TypeVar("T")
 
 
 def with_terms(pop: Pop, *, lease: Duration | None, start: StartFrom | Moment) -> Pop:
     """`pop` says all but for how long to lease, and where a new group begins."""
-    return structs.replace(pop, lease_seconds=to_seconds(lease), start=to_start(start))
+    asked = structs.replace(pop, lease_seconds=to_seconds(lease), start=to_start(start))
+    check_pop(asked)
+    return asked
 
 
 async def pop_from(link: Link, pop: Pop, kind: PayloadType[T], *, wait: float) -> Batch[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -25,6 +26,8 @@ def to_micros(moment: Moment | None) -> int | None:
                 f"{moment} has no time zone: use datetime.now(UTC), or seconds since the epoch"
             )
         moment = moment.timestamp()
+    if not math.isfinite(moment):
+        raise InvalidRequestError(f"{moment} is no time: use seconds since the epoch")
     return round(moment * SECOND)
 
 

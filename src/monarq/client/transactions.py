@@ -9,6 +9,7 @@ from monarq.client.queue import AsyncQueue
 from monarq.client.received import Received
 from monarq.errors import InvalidRequestError
 from monarq.model import Ack, Acked, AckStatus, Push, Pushed, Transaction
+from monarq.store.validation import check_transaction
 
 T = TypeVar("T")
 
@@ -55,7 +56,9 @@ class AsyncTransaction:
         if kind is not None or not self._operations:
             return
         leases = {message.lease_id for message in self._messages if message.lease_id}
-        done = await self._link.transaction(Transaction(self._operations, sorted(leases)))
+        transaction = Transaction(self._operations, sorted(leases))
+        check_transaction(transaction)
+        done = await self._link.transaction(transaction)
         self.results = done.results
         for message in self._messages:
             message.answered = True
