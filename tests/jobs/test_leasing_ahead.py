@@ -171,7 +171,7 @@ async def test_nothing_begins_under_a_lease_whose_time_is_over(doings: Doings) -
     await times(doings.begun, 1)
     # As if the loop had stood still for longer than the lease.
     for lease in {assignment.lease for assignment in worker._crew._jobs}:
-        worker._leases._held[lease.id] = (0.0, lambda: None)
+        worker._leases._held[lease.id].until = 0.0
     doings.may_end.set()
     await running
     assert doings.done == []

@@ -9,32 +9,62 @@ from collections.abc import Callable
 
 from monarq.client.link import Link
 from monarq.errors import LeaseError, MonarqError
+from monarq.jobs.commands import GRACE_SECONDS
 from monarq.model import Renew
 
 log = logging.getLogger("monarq.worker")
 
 
+#: A command that is told to end is killed after `GRACE_SECONDS`: this long before its lease is over
+#: it has to be told, so that it has ended when somebody else may begin.
+MARGIN_SECONDS = GRACE_SECONDS + 1.0
+
+
+class _Held:
+    """A lease, `until` when it is ours by our own clock, and what is to happen then."""
+
+    def __init__(self, until: float, on_lost: Callable[[], None]) -> None:
+        self.until = until
+        self.on_lost = on_lost
+        self.last_error = "nobody answered"
+        self.ending: asyncio.TimerHandle | None = None
+
+    def end_later(self, end: Callable[[], None]) -> None:
+        self.do_not_end()
+        loop = asyncio.get_running_loop()
+        self.ending = loop.call_later(self.until - time.monotonic(), end)
+
+    def do_not_end(self) -> None:
+        if self.ending is not None:
+            self.ending.cancel()
+
+
 class Leases:
     """`hold` a lease and `let_go` of it; in between it is renewed. If it was taken away, or could
     not be renewed until its time was over, `on_lost` is called: somebody else may have the job
-    now, so whatever runs under it must end."""
+    now, so whatever runs under it must end. That waits for nobody: a broker that does not answer
+    may not keep a job running past its lease."""
 
     def __init__(self, link: Link, *, lease_seconds: float, renew_seconds: float) -> None:
         self._link = link
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
-        self._held: dict[str, tuple[float, Callable[[], None]]] = {}
+        self._safe_seconds = lease_seconds - min(MARGIN_SECONDS, lease_seconds / 4)
+        self._held: dict[str, _Held] = {}
 
     def hold(self, lease_id: str, on_lost: Callable[[], None]) -> None:
-        self._held[lease_id] = (time.monotonic() + self._lease_seconds, on_lost)
+        self._held[lease_id] = held = _Held(time.monotonic() + self._safe_seconds, on_lost)
+        self._end_in_time(lease_id, held)
 
     def let_go(self, lease_id: str) -> None:
-        self._held.pop(lease_id, None)
+        held = self._held.pop(lease_id, None)
+        if held is not None:
+            held.do_not_end()
 
     def is_past(self, lease_id: str) -> bool:
         """Whether it was not renewed until its time was over."""
         held = self._held.get(lease_id)
-        return held is None or time.monotonic() >= held[0]
+        return held is None or time.monotonic() >= held.until
 
     async def keep(self) -> None:
         """Runs for ever."""
@@ -45,23 +75,33 @@ class Leases:
     async def _renew(self, lease_id: str) -> None:
         asked_at = time.monotonic()
         try:
-            await self._link.renew(Renew(lease_id, self._lease_seconds))
+            # So that there is time for a second try, perhaps of another broker.
+            async with asyncio.timeout(self._lease_seconds / 3):
+                await self._link.renew(Renew(lease_id, self._lease_seconds))
         except LeaseError as error:
             self._lose(lease_id, str(error))
-        except MonarqError as error:
+        except (MonarqError, TimeoutError) as error:
             held = self._held.get(lease_id)
-            if held is not None and time.monotonic() + self._renew_seconds >= held[0]:
-                self._lose(lease_id, f"it could not be renewed in time: {error}")
+            if held is not None:
+                held.last_error = str(error) or "nobody answered"
         else:
             held = self._held.get(lease_id)
             if held is not None:
-                self._held[lease_id] = (asked_at + self._lease_seconds, held[1])
+                # From when it was asked for: nobody knows when after that it was granted.
+                held.until = asked_at + self._safe_seconds
+                self._end_in_time(lease_id, held)
+
+    def _end_in_time(self, lease_id: str, held: _Held) -> None:
+        held.end_later(
+            lambda: self._lose(lease_id, f"it could not be renewed in time: {held.last_error}")
+        )
 
     def _lose(self, lease_id: str, why: str) -> None:
-        held = self._held.pop(lease_id, None)
+        held = self._held.get(lease_id)
         if held is not None:
+            self.let_go(lease_id)
             log.warning("lease %s is lost, so its job is ended: %s", lease_id, why)
-            held[1]()
+            held.on_lost()
 
 
 class SharedLease:
