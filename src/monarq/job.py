@@ -19,7 +19,8 @@ from monarq.model import Item, ItemState
 DEFAULT_QUEUE = "jobs"
 DEFAULT_TASK_QUEUE = "tasks"
 
-Timeout = Annotated[float, Meta(gt=0, le=30 * 86_400)]
+LONGEST_TIMEOUT_SECONDS = 30 * 86_400
+Timeout = Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)]
 
 
 class CommandJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

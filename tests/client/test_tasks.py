@@ -8,7 +8,7 @@ import pytest
 from monarq.client.async_client import AsyncClient
 
 
-@pytest.mark.parametrize("options", [{}, {"priority": 7}, {"unique_for": 9e9}])
+@pytest.mark.parametrize("options", [{}, {"priority": 7}, {"unique_for": 10 * 365 * 86_400}])
 async def test_each_of_many_jobs_is_the_one_that_its_arguments_made(
     mq: AsyncClient, options: dict[str, Any]
 ) -> None:
@@ -24,7 +24,7 @@ async def test_each_of_many_jobs_is_the_one_that_its_arguments_made(
 
 
 async def test_jobs_that_were_there_already_are_told_from_new_ones(mq: AsyncClient) -> None:
-    @mq.task(name="note", queue="notes", unique_for=9e9)
+    @mq.task(name="note", queue="notes", unique_for=10 * 365 * 86_400)
     def note(number: int) -> None: ...
 
     first = await note.enqueue_many([(1,), (2,)])

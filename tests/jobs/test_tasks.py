@@ -1,6 +1,7 @@
 """Tasks: registered, enqueued, run by a worker, and asked about."""
 
 import asyncio
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,58 @@ async def test_arguments_are_checked_when_they_are_enqueued(
     assert (await mq.admin.list_queues()).rows == []
 
 
+@pytest.mark.parametrize("argument", [math.nan, [None, {"a": math.inf}], "\ud800"])
+async def test_arguments_that_json_cannot_say_are_refused(
+    mq: AsyncClient, argument: object
+) -> None:
+    @mq.task
+    def take(a: object) -> None: ...
+
+    for enqueueing in (
+        take.enqueue(argument),
+        take.enqueue(a=argument),
+        take.enqueue_many([(None,), (argument,)]),
+    ):
+        with pytest.raises(InvalidRequestError, match="arguments must be JSON"):
+            await enqueueing
+    await take.enqueue(None)
+    assert len((await mq.admin.list_items("tasks")).rows) == 1
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "x"])
+@pytest.mark.parametrize("name", ["retries", "backoff", "timeout", "priority", "unique_for"])
+async def test_options_are_checked_when_they_are_said(
+    mq: AsyncClient, name: str, value: object
+) -> None:
+    if (name, value) == ("priority", -1):
+        value = 10**9
+    with pytest.raises(InvalidRequestError, match=name):
+        mq.task(**{name: value})
+
+    @mq.task
+    def nothing() -> None: ...
+
+    with pytest.raises(InvalidRequestError, match=name):
+        nothing.with_options(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["timeout", "unique_for"])
+async def test_no_time_at_all_is_refused(mq: AsyncClient, name: str) -> None:
+    with pytest.raises(InvalidRequestError, match=name):
+        mq.task(**{name: 0})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1])
+async def test_a_task_is_scheduled_at_a_time_that_comes(mq: AsyncClient, value: float) -> None:
+    @mq.task
+    def nothing() -> None: ...
+
+    with pytest.raises(InvalidRequestError, match="after"):
+        nothing.schedule(after=value)
+    with pytest.raises(InvalidRequestError, match=r"at must|no time"):
+        nothing.schedule(at=value)
+
+
 async def test_only_calls_that_the_function_takes_are_enqueued(mq: AsyncClient) -> None:
     @mq.task
     def any_number(*args: int, times: int = 1) -> None: ...
@@ -260,7 +313,9 @@ async def test_many_are_enqueued_at_once(mq: AsyncClient) -> None:
     assert [await job.result() for job in jobs] == [2 * n for n in range(250)]
 
 
-@pytest.mark.parametrize("options", [{}, {"timeout": 0.5}, {"priority": 3}, {"unique_for": 9e9}])
+@pytest.mark.parametrize(
+    "options", [{}, {"timeout": 0.5}, {"priority": 3}, {"unique_for": 10 * 365 * 86_400}]
+)
 async def test_jobs_enqueued_at_once_are_as_if_enqueued_one_by_one(
     mq: AsyncClient, options: dict[str, Any]
 ) -> None:

@@ -17,7 +17,8 @@ from monarq.client.popping import pop_from, with_terms
 from monarq.client.queue import AsyncQueue
 from monarq.client.received import Batch
 from monarq.client.task_client import AsyncTask, register, register_cron
-from monarq.client.tasks import Task, TaskOptions, Tasks
+from monarq.client.task_options import TaskOptions
+from monarq.client.tasks import Task, Tasks
 from monarq.client.times import Duration, Moment, to_datetime
 from monarq.client.transactions import AsyncTransaction
 from monarq.client.work_queues import WorkQueues

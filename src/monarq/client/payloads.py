@@ -37,7 +37,7 @@ class PayloadType(Generic[T]):
                 encoded: bytes = value.model_dump_json().encode()
             else:
                 encoded = _encoder.encode(value)
-                if b"null" in encoded and _has_no_number(msgspec.to_builtins(value)):
+                if b"null" in encoded and has_no_number(msgspec.to_builtins(value)):
                     raise ValueError("it has a number that JSON has not: nan or infinity")
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidRequestError(f"the payload cannot be written as JSON: {error}") from None
@@ -63,10 +63,10 @@ class PayloadType(Generic[T]):
         return getattr(self.kind, "__name__", None) or str(self.kind)
 
 
-def _has_no_number(value: Any) -> bool:
+def has_no_number(value: Any) -> bool:
     """Whether there is a nan or an infinity in it, which the encoder writes as null."""
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, dict):
-        return any(map(_has_no_number, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_no_number, value))
+        return any(map(has_no_number, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_no_number, value))

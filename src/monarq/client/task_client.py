@@ -8,7 +8,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from monarq.client.handles import AsyncJob
 from monarq.client.link import Link
 from monarq.client.schedules import Schedule
-from monarq.client.tasks import Task, TaskOptions, Tasks, task_name
+from monarq.client.task_options import TaskOptions
+from monarq.client.tasks import Task, Tasks, task_name
 from monarq.client.work_queues import WorkQueues
 from monarq.model import Push, PushItem, PushStatus
 

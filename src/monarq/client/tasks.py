@@ -26,10 +26,12 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
 
+from monarq.client.payloads import has_no_number
 from monarq.client.schedules import Schedule
+from monarq.client.task_options import TaskOptions
 from monarq.client.times import Duration, Moment, to_micros, to_seconds
 from monarq.errors import InvalidRequestError
-from monarq.job import DEFAULT_TASK_QUEUE, TaskJob, task_payloads
+from monarq.job import TaskJob, task_payloads
 from monarq.model import DEFAULT_PARTITION, PushColumns, PushItem
 
 P = ParamSpec("P")
@@ -37,20 +39,7 @@ R = TypeVar("R")
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a task is enqueued; a call may say otherwise."""
-
-    queue: str = DEFAULT_TASK_QUEUE
-    retries: int | None = None
-    backoff: float | None = None
-    timeout: float | None = None
-    priority: int | None = None
-    unique_for: float | None = None
-    """Seconds: enqueued with the same arguments, it is stored once in each such span of time."""
-    run_at: int | None = None
-    delay_seconds: float | None = None
+_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class Task(Generic[P, R]):
@@ -104,8 +93,9 @@ class Task(Generic[P, R]):
         job = TaskJob(task=self.name, args=list(args), kwargs=dict(kwargs), timeout=options.timeout)
         try:
             payload = _encode(job)
-        except (TypeError, ValueError) as error:
+        except _UNWRITABLE as error:
             raise self._no_json(error) from None
+        self._check_numbers(payload, (args, kwargs))
         if options.unique_for is not None and transaction_id is None:
             transaction_id = self._unique_id(payload, options.unique_for)
         return PushItem(
@@ -129,9 +119,11 @@ class Task(Generic[P, R]):
                 self._bind(args, {})
         try:
             payloads = task_payloads(self.name, calls, options.timeout)
-        except (TypeError, ValueError) as error:
+        except _UNWRITABLE as error:
             raise self._no_json(error) from None
-        return PushColumns(options.queue, DEFAULT_PARTITION, payloads)
+        items = PushColumns(options.queue, DEFAULT_PARTITION, payloads)
+        self._check_numbers(items.data, calls)
+        return items
 
     def _takes(self, count: int) -> bool:
         """Whether so many arguments by position are as many as the function takes."""
@@ -142,6 +134,10 @@ class Task(Generic[P, R]):
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidRequestError(f"task {self.name}: {error}") from None
+
+    def _check_numbers(self, encoded: bytes, arguments: object) -> None:
+        if b"null" in encoded and has_no_number(msgspec.to_builtins(arguments)):
+            raise self._no_json(ValueError("nan and infinity are no numbers there"))
 
     def _no_json(self, error: Exception) -> InvalidRequestError:
         return InvalidRequestError(f"task {self.name}: arguments must be JSON: {error}")

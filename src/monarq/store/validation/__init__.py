@@ -18,6 +18,7 @@ from monarq.store.validation.fields import (
     check_mark,
     check_max_bytes,
     check_name,
+    check_seconds,
     check_text,
     check_time,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "check_record",
     "check_redrive_of_commands",
     "check_renew",
+    "check_seconds",
     "check_seek",
     "check_start",
     "check_text",
