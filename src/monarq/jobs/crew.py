@@ -62,6 +62,11 @@ class Crew(Generic[T]):
         return len(self._jobs)
 
     @property
+    def unfinished(self) -> int:
+        """How many jobs have not ended, or not begun."""
+        return self._unfinished
+
+    @property
     def is_idle(self) -> bool:
         return not self._unfinished
 
@@ -87,12 +92,14 @@ class Crew(Generic[T]):
         while self._unfinished:
             await self.one_ended()
 
-    async def close(self) -> None:
-        """End what still runs."""
+    async def close(self, seconds: float | None = None) -> None:
+        """End what still runs, or leave it to itself if it does not end in time."""
         self.is_closed = True
         for hand in self._hands:
             hand.cancel()
-        await asyncio.gather(*self._hands, return_exceptions=True)
+        if self._hands:
+            ended, _ = await asyncio.wait(self._hands, timeout=seconds)
+            await asyncio.gather(*ended, return_exceptions=True)
 
     def _call_hand(self) -> None:
         if self._is_called or not self._jobs:

@@ -78,44 +78,61 @@ async def run_command_job(
     )
 
 
-async def run_task_job(
-    job: TaskJob, tasks: Mapping[str, Runnable], *, threads: Executor | None = None
-) -> Outcome:
-    """An `async def` runs on this loop, a plain function in a thread; such a thread cannot be
-    ended, so a time-out gives the job up and leaves the thread to itself."""
-    started = time.perf_counter()
-    task = tasks.get(job.task)
-    if task is None:
-        known = ", ".join(sorted(tasks)) or "none"
-        return Outcome(
-            result=AttemptResult(seconds=0.0),
-            error=f"this worker knows no task {job.task!r} (it knows {known})",
-        )
-    timeout = job.timeout if job.timeout is not None else task.timeout
-    try:
-        if timeout is None:
-            value = await _call(task.function, job, threads)
-        else:
-            async with asyncio.timeout(timeout):
-                value = await _call(task.function, job, threads)
-        encoded = None if value is None else msgspec.to_builtins(value)
-    except TimeoutError as error:
-        seconds = time.perf_counter() - started
-        if timeout is None or seconds < timeout:
+class TaskRun:
+    """A task's job, to be `run` once. An `async def` runs on this loop, a plain function in a
+    thread; such a thread cannot be ended, so its job is given up and the thread left to itself."""
+
+    def __init__(
+        self, job: TaskJob, tasks: Mapping[str, Runnable], *, threads: Executor | None = None
+    ) -> None:
+        self._job = job
+        self._tasks = tasks
+        self._task = tasks.get(job.task)
+        self._threads = threads
+        self._timer: asyncio.Timeout | None = None
+        self._is_stopped = False
+
+    @property
+    def can_be_ended(self) -> bool:
+        return self._task is not None and _is_async(self._task.function)
+
+    def stop(self) -> None:
+        """Its time is over now. An `async def` that does not end by that runs on."""
+        if self._timer is not None and not self._timer.expired():
+            self._is_stopped = True
+            self._timer.reschedule(0)
+
+    async def run(self) -> Outcome:
+        if self._task is None:
+            known = ", ".join(sorted(self._tasks)) or "none"
+            return Outcome(
+                result=AttemptResult(seconds=0.0),
+                error=f"this worker knows no task {self._job.task!r} (it knows {known})",
+            )
+        started = time.perf_counter()
+        timeout = self._job.timeout if self._job.timeout is not None else self._task.timeout
+        timer = asyncio.timeout(timeout)
+        try:
+            try:
+                async with timer:
+                    self._timer = timer
+                    value = await _call(self._task.function, self._job, self._threads)
+            finally:
+                self._timer = None
+            encoded = None if value is None else msgspec.to_builtins(value)
+        # Whatever a task raises is its failure; a signal to the worker is raised nowhere.
+        except BaseException as error:  # noqa: BLE001
+            if isinstance(error, asyncio.CancelledError):
+                raise_if_cancelled()
+            seconds = time.perf_counter() - started
+            if self._is_stopped and timer.expired():
+                return _ended(seconds, "stopped with its worker", stopped=True)
+            if isinstance(error, TimeoutError) and timer.expired():
+                return _ended(seconds, f"timed out after {timeout:g} s", timed_out=True)
             return _failed(error, seconds)
         return Outcome(
-            result=AttemptResult(seconds=round(seconds, 6), timed_out=True),
-            error=f"timed out after {timeout:g} s",
+            result=AttemptResult(seconds=round(time.perf_counter() - started, 6), value=encoded)
         )
-    except asyncio.CancelledError as error:
-        raise_if_cancelled()
-        return _failed(error, time.perf_counter() - started)
-    # Whatever a task raises is its failure; a signal to the worker is raised nowhere.
-    except BaseException as error:  # noqa: BLE001
-        return _failed(error, time.perf_counter() - started)
-    return Outcome(
-        result=AttemptResult(seconds=round(time.perf_counter() - started, 6), value=encoded)
-    )
 
 
 async def _call(function: Callable[..., Any], job: TaskJob, threads: Executor | None) -> Any:
@@ -143,6 +160,13 @@ class _Raised(NamedTuple):
 @lru_cache(maxsize=1024)
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
+
+
+def _ended(
+    seconds: float, error: str, *, stopped: bool = False, timed_out: bool = False
+) -> Outcome:
+    result = AttemptResult(seconds=round(seconds, 6), timed_out=timed_out)
+    return Outcome(result=result, error=error, stopped=stopped)
 
 
 def _failed(error: BaseException, seconds: float) -> Outcome:

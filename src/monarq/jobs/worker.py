@@ -23,6 +23,7 @@ from monarq.clock import Clock, SystemClock
 from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
 from monarq.job import CommandJob, TaskJob, read_job, read_task_job
 from monarq.jobs.answers import Answers
+from monarq.jobs.commands import GRACE_SECONDS
 from monarq.jobs.crew import Crew
 from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
@@ -30,7 +31,7 @@ from monarq.jobs.leases import Leases, SharedLease
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.pace import Pace, Stuck
 from monarq.jobs.presence import Presence, new_worker_id
-from monarq.jobs.running import Outcome, Runnable, run_command_job, run_task_job
+from monarq.jobs.running import Outcome, Runnable, TaskRun, run_command_job
 from monarq.jobs.threads import Threads
 from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind
 
@@ -48,6 +49,8 @@ _MOST_AT_ONCE = 500
 _WORTH_A_CALL = 4
 #: What was leased ahead and waits for longer than from one look to the next is given back.
 _LOOK_SECONDS = 0.5
+#: For what still runs when the worker ends otherwise than by being stopped.
+_CLOSE_SECONDS = 1.0
 
 
 class _Assignment(NamedTuple):
@@ -77,6 +80,7 @@ class Worker:
         clock: Clock | None = None,
         lease_seconds: float = LEASE_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         if not queues:
             raise InvalidRequestError("a worker needs a queue to work on")
@@ -90,6 +94,7 @@ class Worker:
         self._default_timeout = default_timeout
         self._clock = clock or SystemClock()
         self._lease_seconds = lease_seconds
+        self._grace_seconds = grace_seconds
         self._leases = Leases(client.link, lease_seconds=lease_seconds, renew_seconds=renew_seconds)
         self.presence = Presence(
             client.link,
@@ -107,6 +112,9 @@ class Worker:
         self._runs_commands: dict[str, bool] = {}
         self._guard: Guard | None = None
         self._threads = Threads("monarq-task")
+        self._task_runs: dict[TaskRun, _Assignment] = {}
+        self._left = 0
+        """Jobs that did not end when they were told to."""
 
     def stop(self) -> None:
         if not self._stopping.is_set():
@@ -118,11 +126,13 @@ class Worker:
     def stop_now(self) -> None:
         self.stop()
         self._stopping_now.set()
+        for run in self._task_runs:
+            run.stop()
 
     @property
     def leaves_running(self) -> int:
         """After `run`: how many tasks were given up that cannot be ended, but with the process."""
-        return self._threads.busy
+        return self._threads.busy + self._left
 
     async def run(self) -> None:
         await self.presence.tell()
@@ -137,12 +147,12 @@ class Worker:
         try:
             await self._work()
             self._give_back_last(self._crew.waiting)
-            await self._crew.idle()
+            await self._jobs_ended()
             await self._answers.done()
         finally:
             for keeper in keepers:
                 keeper.cancel()
-            await self._crew.close()
+            await self._crew.close(_CLOSE_SECONDS)
             self._answers.close()
             if self._guard is not None:
                 self._guard.close()
@@ -241,6 +251,31 @@ class Worker:
             await asyncio.sleep(_LOOK_SECONDS)
             if stuck.look(self._crew.begun, self._crew.waiting):
                 self._give_back_last(-self._crew.room)
+            for run, (_, lease, _) in self._task_runs.items():
+                if lease.is_lost and run.can_be_ended:
+                    run.stop()
+
+    async def _jobs_ended(self) -> None:
+        """Until no job runs. Tasks that were told to end now have a moment to do so; those that
+        still run after it are given back as they are."""
+        ended = asyncio.ensure_future(self._crew.idle())
+        now = asyncio.ensure_future(self._stopping_now.wait())
+        try:
+            await asyncio.wait({ended, now}, return_when=asyncio.FIRST_COMPLETED)
+            while not ended.done():
+                await asyncio.wait({ended}, timeout=self._grace_seconds)
+                # A command is ended whatever it does, and is waited for.
+                if len(self._task_runs) == self._crew.unfinished:
+                    break
+        finally:
+            ended.cancel()
+            now.cancel()
+        for assignment in self._task_runs.values():
+            message, lease, _ = assignment
+            log.warning("job %s does not end, and is given back", message.transaction_id)
+            released = self._ack(message, lease, AckStatus.RELEASE, None)
+            self._end(assignment, None if lease.is_lost else released)
+        self._left = len(self._task_runs)
 
     def _give_back_last(self, jobs: int) -> None:
         for message, lease, _ in self._crew.take_back(jobs):
@@ -278,10 +313,14 @@ class Worker:
     # --- one job -----------------------------------------------------------------------------
 
     async def _run(self, assignment: _Assignment) -> None:
-        self._end(assignment, await self._attempt(assignment))
+        ack = await self._attempt(assignment)
+        if not self._left:
+            self._end(assignment, ack)
 
     def _broken(self, assignment: _Assignment, error: BaseException) -> None:
         """Whatever goes wrong here, a job is not left to its lease."""
+        if self._left:
+            return
         message, lease, _ = assignment
         ack = None
         if not (lease.is_lost or self._crew.is_closed):
@@ -305,6 +344,8 @@ class Worker:
         message, lease, commands = assignment
         if lease.is_over:
             return None
+        if self._stopping_now.is_set():
+            return self._ack(message, lease, AckStatus.RELEASE, None)
         try:
             job = (read_job if commands else read_task_job)(message.payload)
         except InvalidRequestError as error:
@@ -314,7 +355,7 @@ class Worker:
             return self._ack(message, lease, AckStatus.DEAD, f"queue {message.queue!r} {why}")
         self.presence.began(message, job.command if isinstance(job, CommandJob) else job.task)
         if isinstance(job, TaskJob):
-            outcome = await run_task_job(job, self._tasks, threads=self._threads)
+            outcome = await self._run_task(job, assignment)
         else:
             outcome = await self._run_command(message, job, lease.hold())
         if lease.is_lost:
@@ -324,6 +365,14 @@ class Worker:
         failure, result = _to_keep(outcome)
         status = AckStatus.COMPLETED if failure is None else AckStatus.FAILED
         return self._ack(message, lease, status, failure, result)
+
+    async def _run_task(self, job: TaskJob, assignment: _Assignment) -> Outcome:
+        run = TaskRun(job, self._tasks, threads=self._threads)
+        self._task_runs[run] = assignment
+        try:
+            return await run.run()
+        finally:
+            del self._task_runs[run]
 
     async def _run_command(self, message: Message, job: CommandJob, stop: asyncio.Event) -> Outcome:
         if self._guard is None:
