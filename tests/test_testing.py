@@ -86,3 +86,21 @@ async def test_nothing_is_shared_between_two() -> None:
     async with TestBroker() as one, TestBroker() as two:
         await one.client.queue("q").push(1)
         assert await two.pushed("q") == []
+
+
+async def test_a_unique_task_is_stored_again_when_time_was_moved_behind_its_span() -> None:
+    async with TestBroker() as broker:
+        seen: list[int] = []
+
+        @broker.client.task(unique_for=60)
+        def note(number: int) -> None:
+            seen.append(number)
+
+        first, again = await note.enqueue(1), await note.enqueue(1)
+        assert (first.is_new, again.is_new) == (True, False)
+        await broker.drain()
+        await broker.advance(120)
+        assert (await note.enqueue(1)).is_new
+        assert not (await note.enqueue(1)).is_new
+        await broker.drain()
+        assert seen == [1, 1]

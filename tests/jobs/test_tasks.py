@@ -1,16 +1,21 @@
 """Tasks: registered, enqueued, run by a worker, and asked about."""
 
 import asyncio
+import hashlib
 import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from monarq.client.async_client import AsyncClient
 from monarq.client.client import Client
 from monarq.client.handles import JobFailedError
+from monarq.client.task_options import TaskOptions
+from monarq.client.tasks import Task
+from monarq.clock import SECOND, ManualClock
 from monarq.errors import InvalidRequestError
 from monarq.job import JobState
 from monarq.jobs.worker import Worker
@@ -301,6 +306,26 @@ async def test_a_unique_task_is_stored_once_in_its_span_of_time(mq: AsyncClient)
     first, again, other = [await nothing.enqueue(n) for n in (1, 1, 2)]
     assert (first.is_new, again.is_new, other.is_new) == (True, False, True)
     assert again.id == first.id
+
+
+async def test_a_unique_call_is_the_same_in_whatever_order_its_arguments_are_named() -> None:
+    def take(**named: int) -> None: ...
+
+    task = Task(take, "take", TaskOptions(unique_for=60), ManualClock())
+    first, again, other = [
+        task.to_item((), named) for named in ({"b": 2, "a": 1}, {"a": 1, "b": 2}, {"b": 1, "a": 2})
+    ]
+    assert first.transaction_id == again.transaction_id != other.transaction_id
+    assert list(msgspec.json.decode(first.payload)["kwargs"]) == ["b", "a"]
+
+
+async def test_the_id_of_a_unique_call_is_that_of_its_payload() -> None:
+    def take(a: int) -> None: ...
+
+    task = Task(take, "take", TaskOptions(unique_for=60), ManualClock(120 * SECOND))
+    for item in (task.to_item((1,), {}), task.to_item((), {"a": 1})):
+        digest = hashlib.sha256(item.payload).hexdigest()[:32]
+        assert item.transaction_id == f"unique:{digest}:2"
 
 
 async def test_many_are_enqueued_at_once(mq: AsyncClient) -> None:

@@ -68,6 +68,7 @@ class AsyncClient:
         self.link: Link = open_link(
             address, token=token, keys=keys, schema=schema, clock=clock, timeout=timeout
         )
+        self._clock = clock
         self.work_queues = WorkQueues(self.link)
         self.tasks = Tasks()
         """What was registered by `task` and `cron`, for a worker to run."""
@@ -199,7 +200,7 @@ class AsyncClient:
     def _make_task(
         self, function: Callable[..., Any], name: str, options: TaskOptions
     ) -> AsyncTask[Any, Any]:
-        return AsyncTask(function, name, options, self.link, self.work_queues)
+        return AsyncTask(function, name, options, self.link, self.work_queues, self._clock)
 
     def job(self, job_id: str) -> AsyncJob:
         """A job that was enqueued, by its id."""

@@ -59,7 +59,7 @@ class SyncTask(Task[P, R], Generic[P, R]):
     """Made by `Client.task`."""
 
     def __init__(self, task: AsyncTask[P, R], portal: Portal) -> None:
-        super().__init__(task.function, task.name, task.options)
+        super().__init__(task.function, task.name, task.options, task.clock)
         self._task = task
         self._portal = portal
 

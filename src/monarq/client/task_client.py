@@ -11,6 +11,7 @@ from monarq.client.schedules import Schedule
 from monarq.client.task_options import TaskOptions
 from monarq.client.tasks import Task, Tasks, task_name
 from monarq.client.work_queues import WorkQueues
+from monarq.clock import Clock
 from monarq.model import Push, PushItem, PushStatus
 
 P = ParamSpec("P")
@@ -29,8 +30,9 @@ class AsyncTask(Task[P, R], Generic[P, R]):
         options: TaskOptions,
         link: Link,
         queues: WorkQueues,
+        clock: Clock | None = None,
     ) -> None:
-        super().__init__(function, name, options)
+        super().__init__(function, name, options, clock)
         self._link = link
         self._queues = queues
 

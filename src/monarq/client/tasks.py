@@ -19,17 +19,18 @@ import hashlib
 import inspect
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from monarq.client.payloads import has_no_number
 from monarq.client.schedules import Schedule
 from monarq.client.task_options import TaskOptions
 from monarq.client.times import Duration, Moment, to_micros, to_seconds
+from monarq.clock import SECOND, Clock, SystemClock
 from monarq.errors import InvalidRequestError
 from monarq.job import TaskJob, task_payloads
 from monarq.model import DEFAULT_PARTITION, PushColumns, PushItem
@@ -45,10 +46,17 @@ _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 class Task(Generic[P, R]):
     """A registered function. Calling it runs it here and now, as if it were none."""
 
-    def __init__(self, function: Callable[P, R], name: str, options: TaskOptions) -> None:
+    def __init__(
+        self,
+        function: Callable[P, R],
+        name: str,
+        options: TaskOptions,
+        clock: Clock | None = None,
+    ) -> None:
         self._function = function
         self.name = name
         self.options = options
+        self.clock = clock or SystemClock()
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self._signature = inspect.signature(function)
@@ -68,7 +76,7 @@ class Task(Generic[P, R]):
     def with_options(self, **options: Any) -> Self:
         """The same task, enqueued otherwise: `send_mail.with_options(priority=9).enqueue(…)`."""
         other = copy.copy(self)
-        other.options = msgspec.structs.replace(self.options, **options)
+        other.options = structs.replace(self.options, **options)
         return other
 
     def schedule(self, *, at: Moment | None = None, after: Duration | None = None) -> Self:
@@ -97,7 +105,10 @@ class Task(Generic[P, R]):
             raise self._no_json(error) from None
         self._check_numbers(payload, (args, kwargs))
         if options.unique_for is not None and transaction_id is None:
-            transaction_id = self._unique_id(payload, options.unique_for)
+            # The same call, in whatever order its arguments are named.
+            named = dict(sorted(kwargs.items()))
+            same = payload if len(named) < 2 else _encode(structs.replace(job, kwargs=named))
+            transaction_id = self._unique_id(same, options.unique_for)
         return PushItem(
             queue=options.queue,
             payload=payload,
@@ -143,7 +154,7 @@ class Task(Generic[P, R]):
         return InvalidRequestError(f"task {self.name}: arguments must be JSON: {error}")
 
     def _unique_id(self, payload: bytes, seconds: float) -> str:
-        span = int(time.time() // seconds)
+        span = int(self.clock.now() / SECOND // seconds)
         return f"unique:{hashlib.sha256(payload).hexdigest()[:32]}:{span}"
 
     def __repr__(self) -> str:
