@@ -235,6 +235,30 @@ def test_in_the_foreground_each_job_is_told_and_ctrl_c_lets_it_finish(
     assert state(cli, "slow") == "completed"
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
+def test_in_the_foreground_workers_end_with_their_command_however_that_ends(
+    cli: Invoke, environment: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    release = tmp_path / "release"
+    cli.ok("enqueue", f"until test -e {release}; do sleep 0.02; done", "--id", "slow")
+    with subprocess.Popen(
+        [sys.executable, "-m", "monarq", "worker", "start", "--count", "2"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        until(lambda: len(running(cli)) == 2 and state(cli, "slow") == "processing", "begun")
+        process.send_signal(number)
+        until(lambda: not running(cli), "told to stop")
+        assert len(cli.json("worker", "list")) == 1, "the one that has a job finishes it"
+        release.touch()
+        code = process.wait(SECONDS)
+    until(lambda: not cli.json("worker", "list"), "gone")
+    assert code == (-number if number is signal.SIGKILL else 0)
+    assert {row["state"] for row in cli.json("worker", "list", "--all")} == {"stopped"}
+    assert state(cli, "slow") == "completed"
+
+
 def test_a_worker_of_a_broker_tells_of_jobs_and_not_of_requests(
     cli: Invoke, monarq: Run, server: ServerProcess
 ) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -63,6 +62,7 @@ def start(
 ) -> None:
     """Start worker processes. Without --detach they end with this command: Ctrl-C lets them finish
     the jobs that run, a second Ctrl-C ends those too and gives them back."""
+    from monarq.cli.attending import Tie, attend
     from monarq.jobs import processes
     from monarq.jobs.presence import new_worker_id
 
@@ -70,22 +70,25 @@ def start(
     _queues(queue, tasks)
     caller = _where_jobs_go(caller, client_of_app)
     arguments = _arguments(caller, queue, app_name, concurrency, burst)
-    started = []
-    for _ in range(count):
-        worker_id = new_worker_id()
-        log = processes.log_file(_data_directory(), worker_id) if detach else None
-        started.append((worker_id, processes.start(worker_id, arguments, log)))
-    if detach:
-        ids = [worker_id for worker_id, _ in started]
-        with caller.client() as client:
-            ended = processes.wait_until_there(client, dict(started), _START_SECONDS)
-        if ended is not None:
-            raise InvalidRequestError(
-                f"worker {ended} ended at once: `monarq worker logs {ended}` says why"
-            )
-        caller.answer({"workers": ids}, "\n".join(f"started {worker_id}" for worker_id in ids))
-    else:
-        raise typer.Exit(_attend([process for _, process in started]))
+    ids = [new_worker_id() for _ in range(count)]
+    if not detach:
+        tie = Tie()
+        tied = {each: processes.start_tied(each, arguments, tie.end) for each in ids}
+        code = attend(tied)
+        tie.close()
+        raise typer.Exit(code)
+    data = _data_directory()
+    started = {
+        each: processes.start_detached(each, arguments, processes.log_file(data, each))
+        for each in ids
+    }
+    with caller.client() as client:
+        ended = processes.wait_until_there(client, started, _START_SECONDS)
+    if ended is not None:
+        raise InvalidRequestError(
+            f"worker {ended} ended at once: `monarq worker logs {ended}` says why"
+        )
+    caller.answer({"workers": ids}, "\n".join(f"started {worker_id}" for worker_id in ids))
 
 
 def _arguments(
@@ -103,26 +106,6 @@ def _arguments(
     if app_name is not None:
         arguments += ["--app", app_name]
     return [*arguments, "--burst"] if burst else arguments
-
-
-def _attend(workers: list[subprocess.Popen[bytes]]) -> int:
-    """Wait for the workers, and hand on what this process is told to do."""
-
-    asked = 0
-
-    def hand_on(number: int, _: Any) -> None:
-        nonlocal asked
-        asked += number == signal.SIGINT
-        # Only a second Ctrl-C is meant for the jobs too.
-        sent = signal.SIGINT if asked > 1 else signal.SIGTERM
-        for worker in workers:
-            if worker.poll() is None:
-                worker.send_signal(sent)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, hand_on)
-    codes = [worker.wait() for worker in workers]
-    return max((abs(code) for code in codes), default=0)
 
 
 def _data_directory() -> Path:
@@ -144,6 +127,9 @@ def run(
     app_name: AppOption = None,
     concurrency: ConcurrencyOption = 1,
     burst: BurstOption = False,
+    tied_to: Annotated[
+        int | None, typer.Option(help="a pipe that closes when this worker is to stop")
+    ] = None,
 ) -> None:
     """Be one worker, in this process."""
     logging.basicConfig(
@@ -152,7 +138,8 @@ def run(
     # It tells of every request, by which a worker's own words would not be found.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     _, tasks = _load(app_name)
-    asyncio.run(_work(caller, worker_id, _queues(queue, tasks), tasks, concurrency, burst))
+    queues = _queues(queue, tasks)
+    asyncio.run(_work(caller, worker_id, queues, tasks, concurrency, burst, tied_to))
 
 
 async def _work(
@@ -162,7 +149,9 @@ async def _work(
     tasks: Tasks | None,
     concurrency: int,
     burst: bool,
+    tied_to: int | None,
 ) -> None:
+    from monarq.cli.attending import when_untied
     from monarq.cli.job_lines import ToldPresence
     from monarq.client.async_client import AsyncClient
     from monarq.clock import SystemClock
@@ -197,6 +186,8 @@ async def _work(
         # Being asked to stop twice, as by two people, must not end a job.
         loop.add_signal_handler(signal.SIGTERM, worker.stop)
         loop.add_signal_handler(signal.SIGINT, interrupt)
+        if tied_to is not None:
+            when_untied(tied_to, worker.stop)
         logging.getLogger("monarq.worker").info(
             "worker %s works on %s", worker_id, ", ".join(queues)
         )

@@ -50,13 +50,19 @@ def log_file(data: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.log"
 
 
-def start(worker_id: str, arguments: Sequence[str], log: Path | None) -> subprocess.Popen[bytes]:
-    """A worker in a session of its own, so that Ctrl-C is not for it. With a log it lives on when
-    this process ends."""
-    if log is None:
-        return subprocess.Popen(
-            command_line(worker_id, arguments), stdin=subprocess.DEVNULL, start_new_session=True
-        )
+def start_tied(worker_id: str, arguments: Sequence[str], tie: int) -> subprocess.Popen[bytes]:
+    """A worker in a session of its own, so that Ctrl-C is not for it. `tie` is a pipe to read: it
+    stops when nobody holds the other end any more."""
+    return subprocess.Popen(
+        command_line(worker_id, [*arguments, "--tied-to", str(tie)]),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=[tie],
+    )
+
+
+def start_detached(worker_id: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """A worker that lives on when this process ends."""
     with log.open("ab") as file:
         return subprocess.Popen(
             command_line(worker_id, arguments),
