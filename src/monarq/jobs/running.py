@@ -89,7 +89,7 @@ class TaskRun:
         self._tasks = tasks
         self._task = tasks.get(job.task)
         self._threads = threads
-        self._timer: asyncio.Timeout | None = None
+        self._runner: asyncio.Task[Any] | None = None
         self._is_stopped = False
 
     @property
@@ -98,9 +98,9 @@ class TaskRun:
 
     def stop(self) -> None:
         """Its time is over now. An `async def` that does not end by that runs on."""
-        if self._timer is not None and not self._timer.expired():
+        if self._runner is not None and not self._is_stopped:
             self._is_stopped = True
-            self._timer.reschedule(0)
+            self._runner.cancel()
 
     async def run(self) -> Outcome:
         if self._task is None:
@@ -111,23 +111,29 @@ class TaskRun:
             )
         started = time.perf_counter()
         timeout = self._job.timeout if self._job.timeout is not None else self._task.timeout
-        timer = asyncio.timeout(timeout)
+        timer = None
+        runner = self._runner = asyncio.current_task()
         try:
             try:
-                async with timer:
-                    self._timer = timer
+                # Most tasks have no time-out, and one that is not set takes its time, too.
+                if timeout is None:
                     value = await _call(self._task.function, self._job, self._threads)
+                else:
+                    async with asyncio.timeout(timeout) as timer:
+                        value = await _call(self._task.function, self._job, self._threads)
             finally:
-                self._timer = None
+                self._runner = None
+                if self._is_stopped and runner is not None:
+                    runner.uncancel()
             encoded = None if value is None else msgspec.to_builtins(value)
         # Whatever a task raises is its failure; a signal to the worker is raised nowhere.
         except BaseException as error:  # noqa: BLE001
             if isinstance(error, asyncio.CancelledError):
                 raise_if_cancelled()
             seconds = time.perf_counter() - started
-            if self._is_stopped and timer.expired():
+            if self._is_stopped:
                 return _ended(seconds, "stopped with its worker", stopped=True)
-            if isinstance(error, TimeoutError) and timer.expired():
+            if isinstance(error, TimeoutError) and timer is not None and timer.expired():
                 return _ended(seconds, f"timed out after {timeout:g} s", timed_out=True)
             return _failed(error, seconds)
         return Outcome(
