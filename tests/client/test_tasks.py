@@ -6,12 +6,15 @@ import msgspec
 import pytest
 
 from monarq.client.async_client import AsyncClient
+from monarq.model import QueueKind
 
 
 @pytest.mark.parametrize("options", [{}, {"priority": 7}, {"unique_for": 10 * 365 * 86_400}])
 async def test_each_of_many_jobs_is_the_one_that_its_arguments_made(
     mq: AsyncClient, options: dict[str, Any]
 ) -> None:
+    await mq.queue("notes").configure(kind=QueueKind.WORK, completed_retention_seconds=0)
+
     @mq.task(name="note", queue="notes", **options)
     def note(text: str) -> None: ...
 
@@ -24,6 +27,8 @@ async def test_each_of_many_jobs_is_the_one_that_its_arguments_made(
 
 
 async def test_jobs_that_were_there_already_are_told_from_new_ones(mq: AsyncClient) -> None:
+    await mq.queue("notes").configure(kind=QueueKind.WORK, completed_retention_seconds=0)
+
     @mq.task(name="note", queue="notes", unique_for=10 * 365 * 86_400)
     def note(number: int) -> None: ...
 

@@ -300,7 +300,9 @@ async def test_a_task_is_scheduled(mq: AsyncClient) -> None:
 
 
 async def test_a_unique_task_is_stored_once_in_its_span_of_time(mq: AsyncClient) -> None:
-    @mq.task(unique_for=10_000_000)
+    await mq.queue("tasks").configure(kind="work", completed_retention_seconds=0)
+
+    @mq.task(unique_for=10 * 365 * 86_400)
     def nothing(a: int) -> None: ...
 
     first, again, other = [await nothing.enqueue(n) for n in (1, 1, 2)]
@@ -317,6 +319,40 @@ async def test_a_unique_call_is_the_same_in_whatever_order_its_arguments_are_nam
     ]
     assert first.transaction_id == again.transaction_id != other.transaction_id
     assert list(msgspec.json.decode(first.payload)["kwargs"]) == ["b", "a"]
+
+
+async def test_a_span_that_is_longer_than_the_queue_remembers_is_refused(mq: AsyncClient) -> None:
+    queue = mq.queue("tasks")
+
+    @mq.task(unique_for=86_401)
+    def nothing() -> None: ...
+
+    for enqueueing in (nothing.enqueue(), nothing.enqueue_many([()])):
+        with pytest.raises(InvalidRequestError, match="completed_retention_seconds"):
+            await enqueueing
+    assert (await mq.admin.list_items("tasks")).rows == []
+    await nothing.with_options(unique_for=86_400).enqueue()
+    await nothing.with_options(unique_for=None).enqueue()
+
+    enough: list[dict[str, Any]] = [
+        {"completed_retention_seconds": 86_401},
+        {"completed_retention_seconds": 0},
+        {"completed_retention_seconds": 1, "retention_enabled": False},
+    ]
+    for options in enough:
+        await queue.configure(**options)
+        await nothing.enqueue()
+
+
+async def test_the_queue_is_asked_once_how_long_it_remembers(
+    mq: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @mq.task(unique_for=60)
+    def nothing() -> None: ...
+
+    await nothing.enqueue()
+    monkeypatch.setattr(mq.admin, "get_queue", None)
+    await nothing.enqueue()
 
 
 async def test_the_id_of_a_unique_call_is_that_of_its_payload() -> None:
@@ -344,6 +380,9 @@ async def test_many_are_enqueued_at_once(mq: AsyncClient) -> None:
 async def test_jobs_enqueued_at_once_are_as_if_enqueued_one_by_one(
     mq: AsyncClient, options: dict[str, Any]
 ) -> None:
+    for queue in ("many", "each"):
+        await mq.queue(queue).configure(kind="work", completed_retention_seconds=0)
+
     @mq.task(name='"[0]" {}', **options)
     def anything(*args: Any) -> None: ...
 

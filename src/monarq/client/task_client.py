@@ -46,7 +46,11 @@ class AsyncTask(Task[P, R], Generic[P, R]):
         return await self._push(self.to_items(calls)) if calls else []
 
     async def _push(self, items: Sequence[PushItem]) -> list[AsyncJob]:
-        await self._queues.ensure(self.options.queue)
+        options = self.options
+        if options.unique_for is None:
+            await self._queues.ensure(options.queue)
+        else:
+            await self._queues.ensure_memory(options.queue, options.unique_for)
         link = self._link
         pushed = await link.push(Push(items))
         # The jobs of a task are alike: where one has its item's id for a transaction id, since it

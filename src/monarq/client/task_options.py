@@ -21,7 +21,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     priority: int | None = None
     unique_for: float | None = None
-    """Seconds: enqueued with the same arguments, it is stored once in each such span of time."""
+    """Seconds: enqueued with the same arguments, it is stored once in each such span of time. The
+    queue must keep what is finished as long (`completed_retention_seconds`), or it is refused."""
     run_at: int | None = None
     delay_seconds: float | None = None
 
