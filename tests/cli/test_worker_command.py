@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from monarq.jobs.presence import KIND, WorkerInfo
 from monarq.times import iso
 from tests.cli.conftest import Run
 from tests.cli.invoking import Invoke
-from tests.server.serving import ServerProcess
+from tests.postgres_server import fresh_database
+from tests.server.serving import ServerProcess, sqlite_settings
+from tests.shared_postgres import POSTGRES_NAMES
 
 SECONDS = 60.0
 
@@ -272,7 +274,7 @@ def test_a_worker_of_a_broker_tells_of_jobs_and_not_of_requests(
 APP = """
 from monarq import Client
 
-mq = Client({address!r})
+mq = Client({address!r}{options})
 
 @mq.task(queue="mail")
 def greet(name):
@@ -287,8 +289,8 @@ def test_a_worker_of_an_app_works_where_the_app_enqueues(
     cli: Invoke, environment: dict[str, str], tmp_path: Path
 ) -> None:
     address = f"sqlite:///{tmp_path / 'app.db'}"
-    (tmp_path / "shop.py").write_text(APP.format(address=address))
-    (tmp_path / "here.py").write_text(APP.format(address="memory:"))
+    (tmp_path / "shop.py").write_text(APP.format(address=address, options=""))
+    (tmp_path / "here.py").write_text(APP.format(address="memory:", options=""))
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -308,6 +310,68 @@ def test_a_worker_of_an_app_works_where_the_app_enqueues(
     refused = run("-m", "monarq", "worker", "start", "--app", "here:mq", "--burst")
     assert refused.returncode == 1
     assert "workers cannot reach them" in refused.stderr
+
+
+def works(directory: Path, environment: dict[str, str], address: str, options: str) -> None:
+    """An app that enqueues with these options gets its job done by a worker that knows only the
+    app."""
+    (directory / "own.py").write_text(APP.format(address=address, options=f", {options}"))
+    outcome = "import own, sys; print(own.mq.job(sys.argv[1]).result(30))"
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    job = run("own.py")
+    run("-m", "monarq", "worker", "start", "--app", "own:mq", "--burst")
+    assert run("-c", outcome, job) == "hello ada"
+
+
+def test_a_worker_of_an_app_has_the_keys_of_its_store(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    works(tmp_path, environment, f"sqlite:///{tmp_path / 'app.db'}", f"keys=[{bytes(32)!r}]")
+
+
+def test_a_worker_of_an_app_has_the_token_for_its_broker(
+    monarq: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
+    file = str(tmp_path / "keys.json")
+    made = monarq("api-key", "create", "app", "--role", "admin", "--json", "--file", file)
+    token = json.loads(made.stdout)["key"]
+    with ServerProcess(sqlite_settings(tmp_path) | {"api_keys": file}) as server:
+        works(tmp_path, environment, server.url, f"token={token!r}")
+
+
+async def test_a_worker_of_an_app_has_the_schema_of_its_store(
+    environment: dict[str, str], postgres_servers: Mapping[str, str], tmp_path: Path
+) -> None:
+    async with fresh_database(postgres_servers[POSTGRES_NAMES[-1]]) as dsn:
+        works(tmp_path, environment, dsn, "schema='shop'")
+
+
+def test_where_workers_work_is_not_seen_by_everyone_on_the_machine(
+    cli: Invoke, monarq: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
+    address = f"sqlite:///{tmp_path / 'secret.db'}"
+    made = monarq("worker", "start", "--detach", "--store", address, "--json")
+    [worker] = json.loads(made.stdout)["workers"]
+    [row] = cli.json("worker", "list", "--store", address)
+    assert row["id"] == worker
+    said = psutil.Process(row["pid"]).cmdline()
+    cli.ok("worker", "stop", "--all", "--store", address)
+    assert worker in said
+    assert "secret" not in " ".join(said)
 
 
 def test_a_worker_that_cannot_work_ends_and_says_why(cli: Invoke, monarq: Run) -> None:

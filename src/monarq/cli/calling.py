@@ -102,6 +102,12 @@ class Caller:
         return bool(self.urls or self._store or self._settings.store)
 
     @property
+    def variables(self) -> dict[str, str]:
+        """What was typed, as variables for the commands that this one starts."""
+        typed = {"MONARQ_URL": " ".join(self.urls), "MONARQ_TOKEN": self.token or ""}
+        return typed if self._store is None else typed | {"MONARQ_STORE": self._store}
+
+    @property
     def options(self) -> dict[str, Any]:
         """How a client reaches the broker, beside its address."""
         if self.urls:

@@ -62,14 +62,17 @@ def start(
 ) -> None:
     """Start worker processes. Without --detach they end with this command: Ctrl-C lets them finish
     the jobs that run, a second Ctrl-C ends those too and gives them back."""
+    from monarq.cli.apps import load, where_jobs_go
     from monarq.cli.attending import Tie, attend
     from monarq.jobs import processes
     from monarq.jobs.presence import new_worker_id
 
-    client_of_app, tasks = _load(app_name)
+    client_of_app, tasks = load(app_name)
     _queues(queue, tasks)
-    caller = _where_jobs_go(caller, client_of_app)
-    arguments = _arguments(caller, queue, app_name, concurrency, burst)
+    # Arguments can be seen by everyone on the machine, and an address may hold a password.
+    os.environ.update(caller.variables)
+    caller = where_jobs_go(caller, client_of_app)
+    arguments = _arguments(queue, app_name, concurrency, burst)
     ids = [new_worker_id() for _ in range(count)]
     if not detach:
         tie = Tie()
@@ -91,16 +94,8 @@ def start(
     caller.answer({"workers": ids}, "\n".join(f"started {worker_id}" for worker_id in ids))
 
 
-def _arguments(
-    caller: Caller, queue: str | None, app_name: str | None, concurrency: int, burst: bool
-) -> list[str]:
-    where = [part for url in caller.urls for part in ("--url", url)]
-    if not where:
-        where = ["--store", caller.store_address]
-    # The token goes by the environment: arguments can be seen by everyone on the machine.
-    if caller.token:
-        os.environ["MONARQ_TOKEN"] = caller.token
-    arguments = [*where, "--concurrency", str(concurrency)]
+def _arguments(queue: str | None, app_name: str | None, concurrency: int, burst: bool) -> list[str]:
+    arguments = ["--concurrency", str(concurrency)]
     if queue is not None:
         arguments += ["--queue", queue]
     if app_name is not None:
@@ -132,13 +127,16 @@ def run(
     ] = None,
 ) -> None:
     """Be one worker, in this process."""
+    from monarq.cli.apps import load, where_jobs_go
+
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
     )
     # It tells of every request, by which a worker's own words would not be found.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    _, tasks = _load(app_name)
+    client_of_app, tasks = load(app_name)
     queues = _queues(queue, tasks)
+    caller = where_jobs_go(caller, client_of_app)
     asyncio.run(_work(caller, worker_id, queues, tasks, concurrency, burst, tied_to))
 
 
@@ -203,43 +201,6 @@ def _end_without(tasks: int) -> NoReturn:
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)
-
-
-def _where_jobs_go(caller: Caller, client_of_app: Any) -> Caller:
-    """A caller that reaches what the app's client enqueues to, unless somebody says otherwise."""
-    address = getattr(client_of_app, "address", None)
-    if address is None or caller.is_told_where:
-        return caller
-    if isinstance(address, str) and "://" not in address:
-        raise InvalidRequestError(
-            f"the app keeps its jobs at {address!r}, in its own process: workers cannot reach them"
-        )
-    given = [address] if isinstance(address, str) else list(address)
-    if given[0].startswith(("http://", "https://")):
-        return Caller(None, given, caller.token, caller.as_json)
-    return Caller(given[0], None, caller.token, caller.as_json)
-
-
-def _load(app_name: str | None) -> tuple[Any, Tasks | None]:
-    """The client at `module:name`, and its tasks."""
-    if app_name is None:
-        return None, None
-    import importlib
-
-    from monarq.client.tasks import Tasks
-
-    module_name, colon, name = app_name.partition(":")
-    if not colon:
-        raise InvalidRequestError(f"--app must be module:client, not {app_name!r}")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidRequestError(f"--app {app_name}: {error}") from error
-    tasks = found if isinstance(found, Tasks) else getattr(found, "tasks", None)
-    if not isinstance(tasks, Tasks):
-        raise InvalidRequestError(f"--app {app_name}: there is no client with tasks")
-    return found, tasks
 
 
 def _queues(named: str | None, tasks: Tasks | None) -> list[str]:

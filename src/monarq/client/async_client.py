@@ -65,9 +65,15 @@ class AsyncClient:
         self.address = address
         """Where the broker or the store is, as it was given."""
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
-        self.link: Link = open_link(
-            address, token=token, keys=keys, schema=schema, clock=clock, timeout=timeout
-        )
+        self.options: dict[str, Any] = {
+            "token": token,
+            "keys": keys,
+            "schema": schema,
+            "clock": clock,
+            "timeout": timeout,
+        }
+        """With what it is reached, as that was given: for another client of the same."""
+        self.link: Link = open_link(address, **self.options)
         self._clock = clock
         self.work_queues = WorkQueues(self.link)
         self.tasks = Tasks()

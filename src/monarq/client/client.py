@@ -82,6 +82,11 @@ class Client:
     def name(self) -> str:
         return self._client.name
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """As of `AsyncClient`."""
+        return self._client.options
+
     def close(self) -> None:
         """Finish what is under way and let go of everything. Twice is harmless."""
         try:
