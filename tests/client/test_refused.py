@@ -50,6 +50,14 @@ async def test_what_json_cannot_say_is_refused_by_its_name(mq: AsyncClient, what
         await mq.admin.get_record("kind", "key")
 
 
+async def test_no_lease_is_renewed_for_what_is_no_time(mq: AsyncClient) -> None:
+    await mq.queue("q").push(1)
+    batch = await mq.queue("q").pop()
+    for renewing in (batch.renew(math.nan), batch[0].renew(math.inf)):
+        with pytest.raises(InvalidRequestError, match="seconds"):
+            await renewing
+
+
 async def test_a_transaction_says_which_operation_was_refused(mq: AsyncClient) -> None:
     await mq.queue("w").configure(kind=QueueKind.WORK)
     tx = mq.transaction()

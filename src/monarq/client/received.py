@@ -16,6 +16,7 @@ from monarq.client.times import Moment, to_datetime, to_micros
 from monarq.errors import AlreadyAckedError, LeaseError, LeaseUnknownError, MonarqError
 from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Pop, Popped, Renew, Trace
 from monarq.store.contract import Outcome
+from monarq.store.validation import check_renew
 
 T = TypeVar("T")
 
@@ -134,7 +135,9 @@ class Received(Generic[T]):
 
     async def renew(self, seconds: float) -> datetime:
         """Have the lease (of all that came with this message) last that long from now."""
-        renewed = await self._link.renew(Renew(self._lease(), seconds))
+        renew = Renew(self._lease(), seconds)
+        check_renew(renew)
+        renewed = await self._link.renew(renew)
         return to_datetime(renewed.expires_at)
 
     async def trace(self, event: str, data: Any = None, *, names: Sequence[str] = ()) -> None:
@@ -257,7 +260,9 @@ class Batch(Sequence[Received[T]]):
 
     async def renew(self, seconds: float) -> None:
         if self.lease_id is not None:
-            await self._link.renew(Renew(self.lease_id, seconds))
+            renew = Renew(self.lease_id, seconds)
+            check_renew(renew)
+            await self._link.renew(renew)
 
     async def _answer(self, status: AckStatus, error: str | None = None) -> None:
         left = self.unanswered
