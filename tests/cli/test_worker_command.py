@@ -271,6 +271,54 @@ def test_a_worker_of_a_broker_tells_of_jobs_and_not_of_requests(
     assert "HTTP" not in done.stderr
 
 
+EXITING = """
+import os
+from monarq import Client
+
+mq = Client({address!r})
+
+@mq.task(retries=0)
+def leave(how):
+    exec(how)
+
+if __name__ == "__main__":
+    import sys
+    leave.enqueue(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("os._exit(2)", "ended with exit code 2"),
+        ("os.kill(os.getpid(), 11)", "was killed by SIGSEGV"),
+        ("os.kill(os.getpid(), 15 + 25)", "was killed by signal 40"),
+    ],
+)
+def test_how_workers_died_is_said_and_the_exit_code_is_one_of_ours(
+    environment: dict[str, str], tmp_path: Path, how: str, said: str
+) -> None:
+    address = f"sqlite:///{tmp_path / 'app.db'}"
+    (tmp_path / "leaving.py").write_text(EXITING.format(address=address))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    assert run("leaving.py", how).returncode == 0
+    done = run("-m", "monarq", "worker", "start", "--app", "leaving:mq", "--burst")
+    assert done.returncode == 1
+    assert [line for line in done.stderr.splitlines() if line.endswith(said)], done.stderr
+
+
 APP = """
 from monarq import Client
 

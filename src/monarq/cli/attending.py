@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from monarq.cli.calling import say
+
 #: A second one of these is meant for the jobs too.
 _TYPED = signal.SIGINT
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,7 +43,8 @@ def when_untied(end: int, stop: Callable[[], None]) -> None:
 
 
 def attend(workers: Mapping[str, subprocess.Popen[bytes]]) -> int:
-    """Wait for the workers, and hand on what this process is told to do. Answers its exit code."""
+    """Wait for the workers, hand on what this process is told to do, and say which of them failed:
+    how is theirs, the exit code is this command's own."""
     told: list[int] = []
 
     def hand_on(number: int, _: Any) -> None:
@@ -55,5 +58,19 @@ def attend(workers: Mapping[str, subprocess.Popen[bytes]]) -> int:
         # `nohup` has it ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, hand_on)
-    codes = [worker.wait() for worker in workers.values()]
-    return max((abs(code) for code in codes), default=0)
+    ends = {worker_id: worker.wait() for worker_id, worker in workers.items()}
+    # One that was told to end before it could listen has done so.
+    fine = (0, -signal.SIGTERM, -signal.SIGINT) if told else (0,)
+    failed = {worker_id: code for worker_id, code in ends.items() if code not in fine}
+    for worker_id, code in failed.items():
+        say(f"worker {worker_id} {_in_words(code)}")
+    return 1 if failed else 0
+
+
+def _in_words(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
