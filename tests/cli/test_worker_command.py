@@ -212,6 +212,29 @@ def test_logs_follow_a_job_while_it_prints_and_end_with_it(
     assert cli.ok("logs", "chatty", "--attempt", "1").out == "first\nsecond\n"
 
 
+def test_logs_tell_what_runs_from_what_does_not(
+    cli: Invoke, monarq: Run, workers: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    cli.ok("enqueue", "echo out", "--id", "j")
+    assert cli.json("logs", "j") == {"attempt": None, "output": "", "running": False}
+    assert "has not run yet" in cli.ok("logs", "j").err
+    assert "no attempt 1: it has had 0 attempts" in cli.refused("logs", "j", "--attempt", "1")
+
+    monarq("worker", "start", "--burst")
+    assert cli.json("logs", "j") == {"attempt": 1, "stdout": "out\n", "stderr": ""}
+    for more in ([], ["--json"], ["--follow"]):
+        said = cli.refused("logs", "j", "--attempt", "99", *more)
+        assert "no attempt 99: it has had 1 attempt" in said
+
+    release = tmp_path / "release"
+    cli.ok("enqueue", f"until test -e {release}; do sleep 0.02; done", "--id", "runs")
+    workers()
+    until(lambda: state(cli, "runs") == "processing", "begun")
+    assert cli.json("logs", "runs") == {"attempt": 1, "output": "", "running": True}
+    release.touch()
+    until(lambda: state(cli, "runs") == "completed", "done")
+
+
 def test_in_the_foreground_each_job_is_told_and_ctrl_c_lets_it_finish(
     cli: Invoke, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import typer
 from monarq.cli.calling import Caller, calling, confirm, say
 from monarq.cli.formats import counted, duration
 from monarq.cli.tables import printable, state_text
+from monarq.errors import NotFoundError
 from monarq.job import ITEM_STATE, JobState, job_state
 from monarq.model import DeadLetterFilter, ItemState
 
@@ -152,10 +153,19 @@ def logs(
                 lambda: _print_output(stdout, stderr),
             )
             return
+        has_begun = number <= item.attempts
+        if attempt is not None and not has_begun and number not in finished:
+            had = counted(item.attempts, "attempt")
+            raise NotFoundError(f"job {job!r} has no attempt {number}: it has had {had}")
         if caller.as_json:
             part = client.admin.read_output(item.id, number)
             output = part.data.decode("utf-8", "replace")
-            caller.answer({"attempt": number, "output": output, "running": True}, "")
+            is_running = item.state is ItemState.LEASED and item.attempts == number
+            shown = number if has_begun else None
+            caller.answer({"attempt": shown, "output": output, "running": is_running}, "")
+            return
+        if not has_begun and not follow:
+            say("it has not run yet; --follow waits for it")
             return
         _follow(client, item.id, number, follow=follow)
 
