@@ -202,8 +202,12 @@ WORKER = textwrap.dedent("""
         sys.stdout.write(data.decode())
         sys.stdout.flush()
 
+    class Watch(Guard):
+        def watch(self, group):
+            super().watch(group, *map(float, sys.argv[1:]))
+
     line = "sleep 600 & echo $$ $!; wait"
-    asyncio.run(run_command(Command(line), take, guard=Guard()))
+    asyncio.run(run_command(Command(line), take, guard=Watch()))
 """)
 
 
@@ -216,3 +220,30 @@ def test_a_killed_workers_command_is_killed_with_its_children() -> None:
     worker.stdout.close()
     for pid in pids:
         wait_until_gone(pid)
+
+
+def test_a_frozen_workers_command_is_killed_when_its_lease_is_over() -> None:
+    until = f"{time.monotonic() + 1}"
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, until], stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    pids = [int(pid) for pid in worker.stdout.readline().split()]
+    worker.send_signal(signal.SIGSTOP)
+    for pid in pids:
+        wait_until_gone(pid)
+    worker.kill()
+    worker.wait()
+    worker.stdout.close()
+
+
+def test_a_command_whose_lease_was_renewed_goes_on(guard: Guard) -> None:
+    sleeping = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2)]
+    renewed, other = sleeping
+    guard.watch(renewed.pid, time.monotonic() + 0.2)
+    guard.watch(renewed.pid, time.monotonic() + 600)
+    guard.watch(other.pid, time.monotonic() + 0.4)
+    assert other.wait(30) == -signal.SIGKILL
+    assert renewed.poll() is None
+    guard.close()
+    assert renewed.wait(30) == -signal.SIGKILL

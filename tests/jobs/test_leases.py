@@ -1,7 +1,6 @@
 """What a worker takes for its own when its broker stops answering."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -12,7 +11,8 @@ from monarq.client.async_client import AsyncClient
 from monarq.client.link import Link
 from monarq.errors import StoreUnavailableError
 from monarq.jobs.commands import GRACE_SECONDS
-from monarq.jobs.leases import MARGIN_SECONDS, Leases
+from monarq.jobs.guard import Guard
+from monarq.jobs.leases import MARGIN_SECONDS, Leases, LeaseWatch, SharedLease
 from monarq.jobs.worker import LEASE_SECONDS, RENEW_SECONDS, Worker
 from monarq.model import ItemState, Renew, Renewed
 from tests.jobs.test_worker import enqueue, until
@@ -27,13 +27,26 @@ class OtherLink:
         self.answers = answers
         self.error = error
         self.asked = asyncio.Semaphore(0)
-        self.last_granted = time.monotonic()
+        self.halfway = asyncio.Event()
+        self.over = asyncio.Event()
+        """When somebody else could have it."""
+        self._timers: list[asyncio.TimerHandle] = []
+        self._grant()
+
+    def _grant(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timers = [
+            loop.call_later(LEASE / 2, self.halfway.set),
+            loop.call_later(LEASE, self.over.set),
+        ]
 
     async def renew(self, renew: Renew) -> Renewed:
         self.asked.release()
         if self.answers:
             self.answers -= 1
-            self.last_granted = time.monotonic()
+            self._grant()
             return Renewed(renew.lease_id, 0)
         if self.error is not None:
             raise self.error
@@ -48,15 +61,12 @@ async def test_a_lease_is_lost_before_its_end_whatever_renewals_are_under_way(
 ) -> None:
     link = OtherLink(answers, error)
     leases = Leases(cast(Link, link), lease_seconds=LEASE, renew_seconds=LEASE / 20)
-    lost = asyncio.Event()
-    leases.hold("1-a", lost.set)
+    lost: asyncio.Future[tuple[bool, bool]] = asyncio.get_running_loop().create_future()
+    leases.hold("1-a", lambda: lost.set_result((link.halfway.is_set(), link.over.is_set())))
     keeping = asyncio.create_task(leases.keep())
     async with asyncio.timeout(30):
-        await lost.wait()
-    lasted = time.monotonic() - link.last_granted
+        assert await lost == (True, False)
     keeping.cancel()
-    assert lasted > LEASE / 2
-    assert lasted < LEASE, "somebody else could have the job by now"
     assert leases.is_past("1-a")
 
 
@@ -82,6 +92,41 @@ async def test_a_lease_that_was_let_go_is_not_lost() -> None:
     async with asyncio.timeout(30):
         await other.wait()
     assert not lost.is_set()
+
+
+class NotedGuard:
+    def __init__(self) -> None:
+        self.told: list[tuple[int, float | None]] = []
+        self.was_told = asyncio.Semaphore(0)
+
+    def watch(self, group: int, until: float) -> None:
+        self.told.append((group, until))
+        self.was_told.release()
+
+    def forget(self, group: int) -> None:
+        self.told.append((group, None))
+
+
+async def test_the_guard_knows_the_end_of_a_commands_lease_until_the_command_is_over() -> None:
+    link, guard = OtherLink(answers=1000), NotedGuard()
+    leases = Leases(cast(Link, link), lease_seconds=LEASE, renew_seconds=LEASE / 20)
+    lease = SharedLease(leases, "1-a", 1)
+    watch = LeaseWatch(cast(Guard, guard), lease)
+    watch.watch(77)
+    keeping = asyncio.create_task(leases.keep())
+    async with asyncio.timeout(30):
+        for _ in range(3):
+            await guard.was_told.acquire()
+    watch.forget(77)
+    known = list(guard.told)
+    async with asyncio.timeout(30):
+        for _ in range(link.asked._value + 2):
+            await link.asked.acquire()
+    keeping.cancel()
+    assert guard.told == known
+    *ends, last = [end for _, end in known]
+    assert last is None
+    assert sorted({end for end in ends if end is not None}) == ends
 
 
 def test_a_command_has_ended_by_the_end_of_its_lease() -> None:

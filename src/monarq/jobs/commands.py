@@ -13,11 +13,9 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Self
+from typing import Protocol, Self
 
 from msgspec import Struct
-
-from monarq.jobs.guard import Guard
 
 #: All that a command inherits; what else it needs, the job names.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
@@ -58,11 +56,19 @@ class Ended(Struct, frozen=True, kw_only=True):
 OnOutput = Callable[[Stream, bytes], None]
 
 
+class Watch(Protocol):
+    """Told of the process group of a command, and when that is over."""
+
+    def watch(self, group: int) -> None: ...
+
+    def forget(self, group: int) -> None: ...
+
+
 async def run_command(
     command: Command,
     on_output: OnOutput,
     *,
-    guard: Guard,
+    guard: Watch,
     stop: asyncio.Event | None = None,
     environment: Mapping[str, str] = os.environ,
     grace_seconds: float = GRACE_SECONDS,

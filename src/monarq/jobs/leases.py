@@ -10,6 +10,7 @@ from collections.abc import Callable
 from monarq.client.link import Link
 from monarq.errors import LeaseError, MonarqError
 from monarq.jobs.commands import GRACE_SECONDS
+from monarq.jobs.guard import Guard
 from monarq.model import Renew
 
 log = logging.getLogger("monarq.worker")
@@ -21,11 +22,14 @@ MARGIN_SECONDS = GRACE_SECONDS + 1.0
 
 
 class _Held:
-    """A lease, `until` when it is ours by our own clock, and what is to happen then."""
+    """A lease, `until` when it is ours by our own clock, and what is to happen then; `end` is when
+    somebody else may have it."""
 
-    def __init__(self, until: float, on_lost: Callable[[], None]) -> None:
+    def __init__(self, until: float, end: float, on_lost: Callable[[], None]) -> None:
         self.until = until
+        self.end = end
         self.on_lost = on_lost
+        self.on_renewed: Callable[[float], None] | None = None
         self.last_error = "nobody answered"
         self.ending: asyncio.TimerHandle | None = None
 
@@ -53,7 +57,9 @@ class Leases:
         self._held: dict[str, _Held] = {}
 
     def hold(self, lease_id: str, on_lost: Callable[[], None]) -> None:
-        self._held[lease_id] = held = _Held(time.monotonic() + self._safe_seconds, on_lost)
+        now = time.monotonic()
+        held = _Held(now + self._safe_seconds, now + self._lease_seconds, on_lost)
+        self._held[lease_id] = held
         self._end_in_time(lease_id, held)
 
     def let_go(self, lease_id: str) -> None:
@@ -65,6 +71,14 @@ class Leases:
         """Whether it was not renewed until its time was over."""
         held = self._held.get(lease_id)
         return held is None or time.monotonic() >= held.until
+
+    def tell_end(self, lease_id: str, told: Callable[[float], None] | None) -> None:
+        """Tell `told` when the lease ends, by `time.monotonic`: now, and when it is renewed."""
+        held = self._held.get(lease_id)
+        if held is not None:
+            held.on_renewed = told
+            if told is not None:
+                told(held.end)
 
     async def keep(self) -> None:
         """Runs for ever."""
@@ -89,7 +103,10 @@ class Leases:
             if held is not None:
                 # From when it was asked for: nobody knows when after that it was granted.
                 held.until = asked_at + self._safe_seconds
+                held.end = asked_at + self._lease_seconds
                 self._end_in_time(lease_id, held)
+                if held.on_renewed is not None:
+                    held.on_renewed(held.end)
 
     def _end_in_time(self, lease_id: str, held: _Held) -> None:
         held.end_later(
@@ -128,6 +145,10 @@ class SharedLease:
             stop.set()
         return stop
 
+    def tell_end(self, told: Callable[[float], None] | None) -> None:
+        """See `Leases`; of a lease of one job."""
+        self._leases.tell_end(self.id, told)
+
     def let_go(self) -> None:
         self._left -= 1
         if not self._left:
@@ -137,3 +158,18 @@ class SharedLease:
         self.is_lost = True
         for stop in self._stops:
             stop.set()
+
+
+class LeaseWatch:
+    """Has the guard end a command with its lease, should nobody else be able to by then."""
+
+    def __init__(self, guard: Guard, lease: SharedLease) -> None:
+        self._guard = guard
+        self._lease = lease
+
+    def watch(self, group: int) -> None:
+        self._lease.tell_end(lambda end: self._guard.watch(group, end))
+
+    def forget(self, group: int) -> None:
+        self._lease.tell_end(None)
+        self._guard.forget(group)

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from monarq.client.handlers import as_text, error_text, in_thread, raise_if_cancelled
 from monarq.job import AttemptResult, CommandJob, TaskJob
-from monarq.jobs.commands import Command, OnOutput, Stream, run_command
-from monarq.jobs.guard import Guard
+from monarq.jobs.commands import Command, OnOutput, Stream, Watch, run_command
 from monarq.jobs.output import BoundedOutput
 
 _TRACEBACK_FRAMES = 20
@@ -46,7 +45,7 @@ class Runnable(Protocol):
 async def run_command_job(
     job: CommandJob,
     *,
-    guard: Guard,
+    guard: Watch,
     stop: asyncio.Event,
     on_output: OnOutput | None = None,
     default_timeout: float | None = None,

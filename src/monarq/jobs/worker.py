@@ -27,7 +27,7 @@ from monarq.jobs.commands import GRACE_SECONDS
 from monarq.jobs.crew import Crew
 from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
-from monarq.jobs.leases import Leases, SharedLease
+from monarq.jobs.leases import Leases, LeaseWatch, SharedLease
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.pace import Pace, Stuck
 from monarq.jobs.presence import Presence, new_worker_id
@@ -357,7 +357,7 @@ class Worker:
         if isinstance(job, TaskJob):
             outcome = await self._run_task(job, assignment)
         else:
-            outcome = await self._run_command(message, job, lease.hold())
+            outcome = await self._run_command(message, job, lease)
         if lease.is_lost:
             return None
         if outcome.stopped:
@@ -374,15 +374,16 @@ class Worker:
         finally:
             del self._task_runs[run]
 
-    async def _run_command(self, message: Message, job: CommandJob, stop: asyncio.Event) -> Outcome:
+    async def _run_command(self, message: Message, job: CommandJob, lease: SharedLease) -> Outcome:
         if self._guard is None:
             self._guard = Guard()
         live = LiveOutput(self._link, message.id, message.attempts)
+        stop = lease.hold()
         stopping = asyncio.create_task(self._forward_stop(stop))
         try:
             return await run_command_job(
                 job,
-                guard=self._guard,
+                guard=LeaseWatch(self._guard, lease),
                 stop=stop,
                 on_output=live.add,
                 default_timeout=self._default_timeout,
