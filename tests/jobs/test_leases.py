@@ -10,11 +10,12 @@ import pytest
 from monarq.client.async_client import AsyncClient
 from monarq.client.link import Link
 from monarq.errors import StoreUnavailableError
+from monarq.jobs import worker as worker_module
 from monarq.jobs.commands import GRACE_SECONDS
 from monarq.jobs.guard import Guard
 from monarq.jobs.leases import MARGIN_SECONDS, Leases, LeaseWatch, SharedLease
 from monarq.jobs.worker import LEASE_SECONDS, RENEW_SECONDS, Worker
-from monarq.model import ItemState, Renew, Renewed
+from monarq.model import ItemState, Pop, Popped, Renew, Renewed
 from tests.jobs.test_worker import enqueue, until
 
 LEASE = 1.0
@@ -174,3 +175,33 @@ async def test_a_worker_whose_broker_hangs_ends_its_command_before_another_has_i
             await asyncio.wait({running, helping}, timeout=30)
     attempts = await mq.admin.item_attempts(item_id)
     assert [attempt.outcome for attempt in attempts] == ["expired", "completed"]
+
+
+async def test_a_job_told_of_after_its_lease_was_over_is_not_begun(
+    mq: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the first pop comes when another worker has begun the job."""
+    monkeypatch.setattr(worker_module, "_LATE_SECONDS", 0.0)
+    file = tmp_path / "runs"
+    await enqueue(mq, f"echo run >>{file}; sleep 600")
+    other = Worker(mq, ["jobs"], lease_seconds=60)
+    async with AsyncClient(f"sqlite:///{tmp_path}/mq.db") as late:
+        pop, is_told = late.link.pop, asyncio.Event()
+
+        async def pop_late(request: Pop, wait_seconds: float) -> Popped:
+            popped = await pop(request, wait_seconds)
+            if popped.messages:
+                helping.append(asyncio.create_task(other.run()))
+                await until(file.exists)
+                is_told.set()
+            return popped
+
+        helping: list[asyncio.Task[None]] = []
+        monkeypatch.setattr(late.link, "pop", pop_late)
+        worker = Worker(late, ["jobs"], burst=True, lease_seconds=0.1)
+        async with asyncio.timeout(30):
+            await worker.run()
+        assert is_told.is_set()
+    other.stop_now()
+    await asyncio.wait(helping, timeout=30)
+    assert file.read_text() == "run\n"

@@ -197,7 +197,7 @@ async def _work(
 def _end_without(tasks: int) -> NoReturn:
     """All that Python does at its end could meet a task that cannot be ended, and wait for it."""
     log = logging.getLogger("monarq.worker")
-    log.warning("%d tasks that were given up still run, and end with this process", tasks)
+    log.warning("tasks that were given up still run, and end with this process: %d", tasks)
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

@@ -20,7 +20,7 @@ from monarq.client.consuming import PASSING
 from monarq.client.handlers import error_text
 from monarq.client.schedules import Schedule
 from monarq.clock import Clock, SystemClock
-from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
+from monarq.errors import InvalidRequestError, LeaseError, MonarqError, NotFoundError
 from monarq.job import CommandJob, TaskJob, read_job, read_task_job
 from monarq.jobs.answers import Answers
 from monarq.jobs.commands import GRACE_SECONDS
@@ -33,7 +33,7 @@ from monarq.jobs.pace import Pace, Stuck
 from monarq.jobs.presence import Presence, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, TaskRun, run_command_job
 from monarq.jobs.threads import Threads
-from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind
+from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind, Renew
 
 log = logging.getLogger("monarq.worker")
 
@@ -42,6 +42,8 @@ RENEW_SECONDS = 5.0
 _WAIT_SECONDS = 20.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
+#: With a pop that is answered so long after its time, it is asked whether the lease still counts.
+_LATE_SECONDS = 5.0
 #: Tasks that one call leases at most.
 _MOST_AT_ONCE = 500
 #: More are leased when one in so many of those ahead is missing: few calls, and the next jobs are
@@ -232,10 +234,24 @@ class Worker:
     async def _pop(self, queue: str, wait_seconds: float, most: int) -> Popped:
         # A command has a lease of its own, so that cancelling it is noticed; tasks share one.
         batch = 1 if await self._is_for_commands(queue) else min(most, _MOST_AT_ONCE)
-        return await self._link.pop(
+        due = time.monotonic() + wait_seconds + _LATE_SECONDS
+        popped = await self._link.pop(
             Pop(queue=queue, batch=batch, lease_seconds=self._lease_seconds, consumer=self.id),
             wait_seconds,
         )
+        if popped.lease_id is not None and time.monotonic() >= due:
+            return await self._if_still_ours(popped)
+        return popped
+
+    async def _if_still_ours(self, popped: Popped) -> Popped:
+        """An answer that was held up for long may be of a lease that is over by now."""
+        assert popped.lease_id is not None
+        try:
+            await self._link.renew(Renew(popped.lease_id, self._lease_seconds))
+        except LeaseError as error:
+            log.warning("jobs were leased, and told of too late to begin them: %s", error)
+            return Popped(messages=[])
+        return popped
 
     async def _begin(self, queue: str, popped: Popped) -> int:
         assert popped.lease_id is not None
