@@ -76,7 +76,8 @@ class Task(Generic[P, R]):
     def with_options(self, **options: Any) -> Self:
         """The same task, enqueued otherwise: `send_mail.with_options(priority=9).enqueue(…)`."""
         other = copy.copy(self)
-        other.options = structs.replace(self.options, **options)
+        # Made anew, so that it is checked: older msgspec does not check what it replaces.
+        other.options = TaskOptions(**structs.asdict(self.options) | options)
         return other
 
     def schedule(self, *, at: Moment | None = None, after: Duration | None = None) -> Self:
