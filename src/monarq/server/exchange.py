@@ -35,6 +35,11 @@ class Principal(Struct, frozen=True):
     csrf_token: str | None = None
     """Known by a cookie: what a call that changes something must send besides."""
 
+    @property
+    def may_run_commands(self) -> bool:
+        """Return whether the caller may enqueue shell commands and work on their queues."""
+        return self.role in (Role.JOBS, Role.ADMIN)
+
 
 class RequestHead:
     """The request line and the headers. Clients send the same again and again, and then share

@@ -38,9 +38,9 @@ async def get_record(service: Service, request: Request) -> Response:
 
 async def put_record(service: Service, request: Request) -> Response:
     body: RecordBody = request.body
-    role = request.principal.role
-    if request.path["kind"] == STOP_KIND and role in (Role.READ, Role.WRITE):
-        raise ForbiddenError(f"to stop a worker needs the role {Role.JOBS}, not {role}")
+    principal = request.principal
+    if request.path["kind"] == STOP_KIND and not principal.may_run_commands:
+        raise ForbiddenError(f"stopping a worker needs the role {Role.JOBS}, not {principal.role}")
     record = await service.broker.store.put_record(
         request.path["kind"],
         request.path["key"],
