@@ -11,8 +11,9 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.errors import SchemaVersionError
 
-VERSION = 49
-"""Raised with every change to a file below `sql`; a store with a higher one is refused."""
+VERSION, DIGEST = 50, "924a73e9d53a6d05"
+"""The schema's version and the digest of the files below `sql`. A store with a higher version is
+refused. `./dev schema` writes this line after a change of the files."""
 
 _SQL = files("monarq.store.postgres") / "sql"
 _LOCK = 0x6D6F6E61727121
