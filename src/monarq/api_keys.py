@@ -13,13 +13,13 @@ import hashlib
 import hmac
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from monarq import private_files
 from monarq.errors import InvalidRequestError, NotFoundError, SettingsError
 
 PREFIX = "mq_"
@@ -106,8 +106,11 @@ def revoke_key(path: Path, id_: str) -> ApiKey:
 def _changing(path: Path) -> Iterator[list[ApiKey]]:
     """The keys, to be changed in place; written if the block ends well."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with path.with_name(path.name + ".lock").open("w") as lock:
+        private_files.make_directory(path.parent)
+        lock_file = private_files.open_file(
+            path.with_name(path.name + ".lock"), os.O_WRONLY | os.O_CREAT
+        )
+        with os.fdopen(lock_file, "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             keys = read_keys(path) if path.exists() else []
             yield keys
@@ -117,20 +120,9 @@ def _changing(path: Path) -> Iterator[list[ApiKey]]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            # The server may run as another user, who was allowed to read it.
-            status = path.stat()
-            Path(name).chmod(status.st_mode & 0o777)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    # The server may run as another user, who was allowed to read it.
+    mode = path.stat().st_mode & 0o777 if path.exists() else private_files.FILE_MODE
+    private_files.write_file(path, content, mode=mode)
 
 
 def _hash(salt: bytes, secret: str) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from platformdirs import user_config_path, user_data_path
 
+from monarq import private_files
 from monarq.config import Settings
 from monarq.errors import SettingsError
 
@@ -64,7 +65,7 @@ def without_password(address: str) -> str:
 
 def _made(directory: Path) -> Path:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_files.make_directory(directory)
     except OSError as error:
         raise SettingsError(
             f"data_dir: cannot make {directory}: {error.strerror or error}; "

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from monarq import private_files
 from monarq.broker.buffer_records import (
     Entry,
     Frame,
@@ -97,7 +98,8 @@ class BufferFiles:
         """What the last append had to write, or had no room for."""
         self._saved_at = 0.0
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_files.make_directory(directory)
+            private_files.restrict(directory)
             self._aside = SetAside(directory / DIRECTORY, cipher)
             self._places = Subdirectories(directory, store=store, clock=clock)
             self._own = self._places.claim_own()

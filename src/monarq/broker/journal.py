@@ -27,6 +27,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
+from monarq import private_files
 from monarq.broker.buffer_records import Frame, Gap, read_frame
 from monarq.clock import Clock
 
@@ -98,7 +99,7 @@ class Journal:
     def claim(cls, directory: Path, *, store: str, clock: Clock) -> Self | None:
         """Take the subdirectory, unless another process has it, or it is for another store."""
         try:
-            lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = private_files.open_file(directory / LOCK, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:  # removed meanwhile
             return None
         try:
@@ -136,8 +137,8 @@ class Journal:
         number = self.last_number + 1
         made_at, salt = self._clock.now(), secrets.randbits(32)
         path = self.directory / f"{number:010}.{made_at}.{salt:08x}.buffer"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        fd = private_files.open_file(path, flags)
         try:
             sync_directory(self.directory)
         except OSError:
@@ -272,7 +273,7 @@ class Journal:
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file at once: after a crash there is the old one or the new one."""
     draft = path.with_name(f"{path.name}.new")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = private_files.open_file(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         write_all(fd, [data])
         os.fsync(fd)

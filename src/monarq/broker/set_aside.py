@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
+from monarq import private_files
 from monarq.broker.journal import sync_directory, write_all
 from monarq.clock import SECOND
 from monarq.crypto import Cipher
@@ -128,7 +129,7 @@ class SetAside:
         self._make()
         path = self.directory / name
         mode = os.O_TRUNC if replace else os.O_APPEND
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | mode | os.O_CLOEXEC, 0o600)
+        fd = private_files.open_file(path, os.O_WRONLY | os.O_CREAT | mode)
         try:
             size = os.fstat(fd).st_size
             try:
@@ -145,7 +146,7 @@ class SetAside:
 
     def _make(self) -> None:
         if not self.directory.is_dir():
-            self.directory.mkdir(mode=0o700, exist_ok=True)
+            private_files.make_directory(self.directory)
             sync_directory(self.directory.parent)
 
 

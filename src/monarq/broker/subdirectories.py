@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from monarq import private_files
 from monarq.broker.journal import Journal, read_owner, sync_directory
 from monarq.clock import Clock
 
@@ -40,7 +41,7 @@ class Subdirectories:
             taken = [int(path.name) for path in self._paths()]
             directory = self._directory / f"{max(taken, default=0) + 1:04}"
             try:
-                directory.mkdir(mode=0o700)
+                directory.mkdir(mode=private_files.DIRECTORY_MODE)
             except FileExistsError:
                 continue
             journal = Journal.claim(directory, store=self._store, clock=self._clock)

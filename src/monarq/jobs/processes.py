@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from monarq import private_files
 from monarq.client.client import Client
 from monarq.errors import NotFoundError
 from monarq.jobs.identity import is_alive
@@ -46,7 +47,7 @@ def command_line(worker_id: str, arguments: Sequence[str]) -> list[str]:
 
 def log_file(data: Path, worker_id: str) -> Path:
     directory = data / "workers"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_files.make_directory(directory)
     return directory / f"{worker_id}.log"
 
 
@@ -63,7 +64,8 @@ def start_tied(worker_id: str, arguments: Sequence[str], tie: int) -> subprocess
 
 def start_detached(worker_id: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """A worker that lives on when this process ends."""
-    with log.open("ab") as file:
+    descriptor = private_files.open_file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(descriptor, "ab") as file:
         return subprocess.Popen(
             command_line(worker_id, arguments),
             stdin=subprocess.DEVNULL,

@@ -7,12 +7,14 @@ of queues.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from monarq import private_files
 from monarq.errors import MonarqError, StoreUnavailableError
 from monarq.store.sqlite import migrations
 from monarq.store.sqlite.thread import WorkThread
@@ -154,6 +156,7 @@ class Connection:
             )
         if self.path != ":memory:":
             self._make_directory()
+            self._make_private()
         self.db = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, cached_statements=512
         )
@@ -179,11 +182,19 @@ class Connection:
 
     def _make_directory(self) -> None:
         try:
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            private_files.make_directory(Path(self.path).parent)
         except OSError as error:
             raise StoreUnavailableError(
                 f"the store {self.path} is not available: its directory cannot be made ({error})"
             ) from error
+
+    def _make_private(self) -> None:
+        """Make the file before SQLite does, with mode 0600; SQLite gives -wal and -shm the mode
+        of the database. If that fails, SQLite's own attempt says why."""
+        with contextlib.suppress(OSError):
+            private_files.create_file(self.path)
+        for ending in ("", "-wal", "-shm"):
+            private_files.restrict(f"{self.path}{ending}")
 
     def _set_up(self) -> None:
         self._check()

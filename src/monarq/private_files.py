@@ -1,0 +1,109 @@
+"""Files and directories that only their owner may use, whatever the umask.
+
+Everything that Monarq keeps on a disk holds other people's data or secrets: databases, buffer
+files, logs, keys. Files get mode 0600 and directories 0700. A file that exists already is
+corrected if it belongs to this user; otherwise `readable_by_others` tells who may read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+_OTHERS = 0o077
+
+
+def make_directory(directory: Path) -> None:
+    """Make the directory and its missing parents, each for this user alone. Directories that
+    exist keep their mode. Raises OSError."""
+    missing = []
+    for path in (directory, *directory.parents):
+        if path.is_dir():
+            break
+        missing.append(path)
+    for path in reversed(missing):
+        try:
+            path.mkdir(mode=DIRECTORY_MODE)
+        except FileExistsError:
+            if not path.is_dir():
+                raise
+        else:
+            # A umask may have taken bits away from the owner, too.
+            path.chmod(DIRECTORY_MODE)
+
+
+def open_file(path: str | Path, flags: int) -> int:
+    """Open a file, made with mode 0600 if it is not there (with `os.O_CREAT` among the flags).
+    A file of this user that others may use is corrected. Return its descriptor.
+
+    Not for a SQLite database that may be open in this process: closing the descriptor would
+    end SQLite's locks. Use `create_file` and `restrict` for those.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+    try:
+        status = os.fstat(descriptor)
+        if (
+            stat.S_ISREG(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and stat.S_IMODE(status.st_mode) != FILE_MODE
+        ):
+            # A file system without modes refuses; then there is nothing to correct.
+            with contextlib.suppress(OSError):
+                os.fchmod(descriptor, FILE_MODE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def create_file(path: str | Path) -> bool:
+    """Make an empty file with mode 0600. Return False if there is one already."""
+    try:
+        os.close(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def restrict(path: str | Path) -> None:
+    """Take all rights from everybody but the owner, if this user owns the file or directory.
+    Opens nothing, and ignores a path that does not exist."""
+    with contextlib.suppress(OSError):
+        status = Path(path).stat()
+        if status.st_uid == os.geteuid() and status.st_mode & _OTHERS:
+            Path(path).chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+
+
+def write_file(path: Path, content: bytes, *, replace: bool = True, mode: int = FILE_MODE) -> None:
+    """Write a whole file, durably: a reader sees all of it or nothing. Without `replace`, raise
+    FileExistsError if there is a file by this name."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            Path(draft).replace(path)
+        else:
+            os.link(draft, path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+def readable_by_others(path: str | Path) -> str | None:
+    """Say who may read or write the file or directory besides its owner: "its group" or
+    "all users". None if nobody may, or if it cannot be looked at."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return None
+    if mode & 0o007:
+        return "all users"
+    return "its group" if mode & 0o070 else None
