@@ -1,6 +1,7 @@
 """A Spark session with settings that suit queues, for those who have none.
 
-Finds Java and the interpreter for Spark's workers. A session that exists is used as it is.
+Finds Java and the interpreter for Spark's workers, and registers the format `monarq`. A session
+that exists keeps its settings.
 """
 
 from __future__ import annotations
@@ -33,17 +34,22 @@ def session(
         raise SettingsError("Spark is not installed: pip install 'monarq[spark]'")
     from pyspark.sql import SparkSession
 
+    from monarq.spark.source import MonarqSource
+
     active = SparkSession.getActiveSession()
     if active is not None:
+        active.dataSource.register(MonarqSource)
         return active
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = master or "local[*]"
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in (_settings(master) | dict(config or {})).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    # A source that Spark finds by itself runs on executors with the driver's interpreter.
+    made.dataSource.register(MonarqSource)
+    return made
 
 
 def _settings(master: str) -> dict[str, str]:
