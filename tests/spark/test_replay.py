@@ -130,6 +130,33 @@ def test_without_a_target_each_goes_to_the_queue_it_came_from(
     }
 
 
+def test_a_copy_that_is_archived_and_replayed_again_stores_nothing_new(
+    spark: SparkSession, tmp_path: Path, store_url: str
+) -> None:
+    fill(store_url, numbered("orders", 4, partitions=2))
+    lake = Lake.open_or_make(tmp_path / "lake", store="s")
+    archive(spark, lake, store_url)
+    assert push(spark, lake, store_url) == 4
+    assert push(spark, lake, store_url, label="trial") == 4
+    for _ in range(2):
+        archive(spark, lake, store_url)
+        assert push(spark, lake, store_url) == 0
+        assert push(spark, lake, store_url, label="trial") == 0
+    assert numbers(store_url, "orders") == {"p-0": [0, 2] * 3, "p-1": [1, 3] * 3}
+
+
+def test_copies_replayed_to_another_queue_are_one_message_there(
+    spark: SparkSession, tmp_path: Path, store_url: str
+) -> None:
+    fill(store_url, numbered("orders", 3))
+    lake = Lake.open_or_make(tmp_path / "lake", store="s")
+    archive(spark, lake, store_url)
+    push(spark, lake, store_url)
+    archive(spark, lake, store_url)
+    assert push(spark, lake, store_url, to="again") == 3
+    assert numbers(store_url, "again") == {"p-0": [0, 1, 2]}
+
+
 def test_a_work_queue_gets_items(spark: SparkSession, lake: Lake, store_url: str) -> None:
     make_queue(store_url, "jobs", QueueKind.WORK)
     for _ in range(2):

@@ -1,12 +1,15 @@
 """Replay: messages of a lake into a queue, each once.
 
-A replayed message has a transaction id made of the store that it came from and its id there, so
-that the same message pushed to the same partition again is a duplicate: a replay that is killed or
-repeated pushes what is missing. Order within a partition is kept.
+A replayed message gets a transaction id made of the store that it came from and its id there. The
+same message pushed to the same partition again is then a duplicate, so that a replay that is killed
+or repeated pushes only what is missing. A copy that is archived and replayed in its turn keeps the
+id of its original, so that no generation of copies is stored twice. Order within a partition is
+kept.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 import time
@@ -29,7 +32,7 @@ from monarq.spark.pipelines.progress import Progress
 from monarq.spark.sink_http import Written
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _ID = "monarq_transaction_id"
 _QUEUE = "monarq_queue"
@@ -132,12 +135,19 @@ class Replayer:
             rows = rows.filter(f.col("created_at") < f.lit(options.until))
         if options.where is not None:
             rows = _filtered(rows, options.where)
-        source = f.lit(f"{self._lake.info.store}:")
-        label = f.lit(f":{options.label}" if options.label else "")
         target = f.col("queue") if options.to is None else f.lit(options.to)
-        return rows.withColumn(_ID, f.concat(source, "message_id", label)).withColumn(
-            _QUEUE, target
-        )
+        return rows.withColumn(_ID, self._transaction_id()).withColumn(_QUEUE, target)
+
+    def _transaction_id(self) -> Column:
+        """Return the column `<store>:<id of the original message>[:<label>]`."""
+        from pyspark.sql import functions as f
+
+        store = str(self._lake.info.store)
+        label = f":{self._options.label}" if self._options.label else ""
+        replayed = rf"^{re.escape(store)}:(\d+-\d+)(:.*)?$"
+        original = f.regexp_extract("transaction_id", replayed, 1)
+        origin = f.when(original == "", f.col("message_id")).otherwise(original)
+        return f.concat(f.lit(f"{store}:"), origin, f.lit(label))
 
     def _target(self) -> _Target:
         """Where they go. A work queue has one lane."""
