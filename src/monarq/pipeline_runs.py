@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from monarq.record_values import Micros
+
 RUN_KIND = "pipeline-run"
 ARCHIVE_KIND = "pipeline-archive"
 STORE_KIND = "pipeline-store"
@@ -25,11 +27,11 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
     """Ids sort by start."""
     pipeline: str
-    started: int
-    updated: int
+    started: Micros
+    updated: Micros
     outcome: str
     """running, succeeded, failed, stopped (by a signal) or killed."""
-    ended: int | None = None
+    ended: Micros | None = None
     rows: int = 0
     lake: str | None = None
     queues: list[str] = []
@@ -48,14 +50,14 @@ class ArchivedQueue(Struct, frozen=True, kw_only=True, rename="camel"):
     """Messages of it in the lake."""
     behind: int
     """Messages that were not in the lake when it was last looked."""
-    archived_at: int
+    archived_at: Micros
 
 
 class Archive(Struct, frozen=True, kw_only=True, rename="camel"):
     """How far the archive in a lake has come; kept under the lake's id."""
 
     lake: str
-    at: int
+    at: Micros
     queues: list[ArchivedQueue]
 
 

@@ -1,8 +1,10 @@
 """Schedules: each tick once, however many keep them."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -211,3 +213,44 @@ async def test_a_function_is_registered_with_its_schedule(mq: AsyncClient) -> No
     assert (item.queue, item.transaction_id) == ("reports", "cron:x")
     assert list(mq.tasks) == [schedule.name]
     assert report() is None
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        1,
+        {"expression": 1},
+        {"lastTick": None, "nextTick": "2026-03-01T12:00:00"},
+        {"lastTick": None, "nextTick": "0001-01-01T00:00:00Z"},
+        {"lastTick": "9999-12-31T00:00:00Z", "nextTick": "9999-12-31T00:00:00Z"},
+    ],
+    ids=["number", "shape", "no zone", "year 1", "year 9999"],
+)
+async def test_whatever_the_record_of_a_schedule_holds_its_ticks_come(
+    mq: AsyncClient, clock: ManualClock, known: Any
+) -> None:
+    if isinstance(known, dict):
+        known = {"expression": "* * * * *", "zone": "UTC"} | known
+    await mq.admin.put_record(KIND, "s", json.dumps(known).encode())
+    scheduler = Scheduler(mq.link, [every("* * * * *")], clock)
+    await scheduler.tick()
+    for _ in range(2):
+        clock.advance(60)
+        await scheduler.tick()
+    assert (await pushed(mq))[-2:] == ["cron:s:2026-03-01T12:01:00Z", "cron:s:2026-03-01T12:02:00Z"]
+
+
+async def test_an_unexpected_error_of_one_schedule_keeps_no_other_from_its_ticks(
+    mq: AsyncClient, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(transaction_id: str) -> PushItem:
+        raise ZeroDivisionError(transaction_id)
+
+    scheduler = Scheduler(
+        mq.link, [Schedule("broken", "* * * * *", broken), every("* * * * *")], clock
+    )
+    await scheduler.tick()
+    clock.advance(60)
+    assert await scheduler.tick() == 1
+    assert "schedule broken failed unexpectedly" in caplog.text
+    assert "ZeroDivisionError" in caplog.text

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from monarq.client.async_client import AsyncClient
+from monarq.clock import SystemClock
 from monarq.job import AttemptResult, CommandJob, TaskJob, read_result
 from monarq.jobs.commands import Stream
 from monarq.jobs.live_output import LiveOutput
-from monarq.jobs.presence import KIND, STOP_KIND, read_worker
+from monarq.jobs.presence import KIND, STOP_KIND, Presence, read_worker
 from monarq.jobs.worker import Worker
 from monarq.model import DeadLetterFilter, Item, ItemState, Push, PushItem, QueueKind
 from tests.postgres_server import fresh_database
@@ -237,12 +238,43 @@ async def test_it_tells_what_it_does(mq: AsyncClient, tmp_path: Path) -> None:
 
     await until(is_told)
     info = read_worker(await mq.admin.get_record(KIND, "w-1"))
+    assert info is not None
     assert (info.state, info.running[0].job, info.queues) == ("running", "job1", ["jobs"])
     (tmp_path / "go").touch()
     worker.stop()
     await running
     info = read_worker(await mq.admin.get_record(KIND, "w-1"))
+    assert info is not None
     assert (info.state, info.running, info.completed) == ("stopped", [], 1)
+
+
+class BrokenPresence(Presence):
+    """Fails in a way that nobody expected, once."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.calls = 0
+
+    async def tell(self) -> None:
+        self.calls += 1
+        if self.calls == 2:
+            raise ZeroDivisionError("not expected")
+        await super().tell()
+
+
+async def test_a_background_task_that_breaks_is_logged_and_goes_on(
+    mq: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(mq, ["jobs"], worker_id="w-1")
+    presence = BrokenPresence(
+        mq.link, "w-1", queues=["jobs"], concurrency=1, clock=SystemClock(), on_stop=worker.stop
+    )
+    worker.presence = presence
+    running = asyncio.create_task(worker.run())
+    await until(lambda: presence.calls == 2)
+    await mq.admin.put_record(STOP_KIND, "w-1", b"{}")
+    await asyncio.wait_for(running, 30)
+    assert "ZeroDivisionError: not expected" in caplog.text
 
 
 async def test_commands_run_side_by_side_up_to_the_concurrency(

@@ -241,6 +241,8 @@ async def check_workers(client: AsyncClient) -> AsyncIterator[Finding]:
         lambda limit, after: client.admin.list_records(KIND, limit=limit, after=after)
     ):
         info = read_worker(record)
+        if info is None:
+            continue
         here = info.process.host == os.uname().nodename
         gone = here and not is_alive(info.process)
         if info.state == "stopped":

@@ -281,7 +281,12 @@ def stop(
         chosen = [known for known in there if everyone or known.info.id == worker]
         if worker is not None and not chosen:
             raise NotFoundError(f"no worker {worker!r} is running; `monarq worker list` shows them")
-        processes.ask_to_stop(client, chosen)
+        unproven = processes.ask_to_stop(client, chosen)
+        for known in unproven:
+            say(
+                f"worker {known.info.id} was asked to stop through the store only: no process of "
+                "this user here is provably that worker"
+            )
         ids = {known.info.id for known in chosen}
         left = processes.wait_until_gone(client, ids, timeout, clock.now())
         killed = [known.info.id for known in left if force and processes.kill(known)]
@@ -294,7 +299,8 @@ def stop(
         {"stopped": stopped, "killed": killed, "running": still}, "\n".join(lines) or "none stopped"
     )
     if still:
-        say(f"still running: {', '.join(still)} (--timeout waits longer, --force kills)")
+        todo = "no process of this user here is provably theirs" if force else "--force kills"
+        say(f"still running: {', '.join(still)} (--timeout waits longer, {todo})")
         raise typer.Exit(1)
 
 

@@ -19,6 +19,8 @@ from monarq.client.work_queues import WorkQueues
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
 from monarq.model import Push
+from monarq.record_values import decode_value
+from monarq.times import Time
 
 log = logging.getLogger("monarq.cron")
 
@@ -37,8 +39,8 @@ class ScheduleInfo(Struct, frozen=True, kw_only=True, rename="camel"):
 
     expression: str
     zone: str
-    last_tick: datetime | None
-    next_tick: datetime
+    last_tick: Time | None
+    next_tick: Time
 
 
 class Scheduler:
@@ -66,6 +68,8 @@ class Scheduler:
                 pushed += await self._tick(schedule)
             except MonarqError as error:
                 log.warning("schedule %s could not be kept, trying again: %s", schedule.name, error)
+            except Exception:
+                log.exception("schedule %s failed unexpectedly, trying again", schedule.name)
         return pushed
 
     async def _tick(self, schedule: Schedule) -> bool:
@@ -89,11 +93,15 @@ class Scheduler:
         try:
             record = await self._link.admin.get_record(KIND, schedule.name)
         except NotFoundError:
+            known = None
+        else:
+            known = decode_value(record, ScheduleInfo)
+        if known is None:
             await self._tell(schedule, None)
             return now
-        known = msgspec.json.decode(record.value, type=ScheduleInfo)
         # Before its first tick: that one may have come while nobody was there.
-        return known.last_tick or min(now, known.next_tick - timedelta(seconds=1))
+        oldest = now - timedelta(seconds=CATCH_UP_SECONDS)
+        return known.last_tick or min(now, max(oldest, known.next_tick) - timedelta(seconds=1))
 
     async def _tell(self, schedule: Schedule, tick: datetime | None) -> None:
         known = ScheduleInfo(

@@ -12,6 +12,8 @@ from monarq.client.client import Client
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.job import DEFAULT_QUEUE, CommandJob, Timeout
 from monarq.model import MAX_PRIORITY, Push, Pushed, PushItem, QueueKind
+from monarq.model.pages import all_rows
+from monarq.record_values import skip
 
 SETTING_KIND = "job-setting"
 
@@ -71,9 +73,21 @@ def read_settings(client: Client) -> JobSettings:
 
 
 def settings_that_are_set(client: Client) -> dict[str, Any]:
-    rows = client.admin.list_records(SETTING_KIND, limit=1000).rows
-    found = {record.key: msgspec.json.decode(record.value) for record in rows}
-    return {name: value for name, value in found.items() if name in SETTING_NAMES}
+    """Return the values that are set, without those that are malformed."""
+    found = {}
+    for record in all_rows(
+        lambda limit, after: client.admin.list_records(SETTING_KIND, limit=limit, after=after)
+    ):
+        if record.key not in SETTING_NAMES:
+            continue
+        try:
+            value = msgspec.json.decode(record.value)
+            msgspec.convert({record.key: value}, JobSettings)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            skip(record, str(error))
+        else:
+            found[record.key] = value
+    return found
 
 
 def set_setting(client: Client, name: str, text: str) -> Any:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Annotated
 
 import psutil
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class ProcessIdentity(Struct, frozen=True, kw_only=True, rename="camel"):
     host: str
-    pid: int
+    pid: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     started_at: float
     """As the system knows it; two processes never share a PID and this."""
     booted_at: float

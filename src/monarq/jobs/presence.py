@@ -17,6 +17,7 @@ from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
 from monarq.jobs.identity import ProcessIdentity, this_process
 from monarq.model import Message, Record
+from monarq.record_values import check_time, decode_value, skip
 from monarq.times import iso
 
 log = logging.getLogger("monarq.worker")
@@ -57,6 +58,10 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     completed: int
     failed: int
 
+    def __post_init__(self) -> None:
+        check_time(self.started_at)
+        check_time(self.heartbeat_at)
+
 
 def _running_job(message: Message, what: str, began_at: int) -> RunningJob:
     return RunningJob(
@@ -69,8 +74,13 @@ def _running_job(message: Message, what: str, began_at: int) -> RunningJob:
     )
 
 
-def read_worker(record: Record) -> WorkerInfo:
-    return msgspec.json.decode(record.value, type=WorkerInfo)
+def read_worker(record: Record) -> WorkerInfo | None:
+    """Return what a worker wrote, or None if the record is malformed."""
+    info = decode_value(record, WorkerInfo)
+    if info is not None and info.id != record.key:
+        skip(record, "it names another worker")
+        return None
+    return info
 
 
 def is_lost(record: Record, info: WorkerInfo, now: int) -> bool:

@@ -1,7 +1,9 @@
 """Worker processes: starting them, finding them, and stopping them from anywhere.
 
-A worker is known by its record in the store. A PID alone is never trusted: a signal is sent only
-to a process on this machine that started when the worker did.
+A worker is known by its record in the store, which others may have written. So a signal is sent
+only to a process that is provably the worker: on this machine, of this user, started when the
+record says, and with the worker's id where `command_line` puts it. Every other worker is asked to
+stop through the store alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from monarq import private_files
 from monarq.client.client import Client
@@ -107,37 +110,62 @@ def list_workers(client: Client, now: int) -> list[KnownWorker]:
     workers, after = [], None
     while True:
         page = client.admin.list_records(KIND, after=after)
-        workers += [_known(record, now) for record in page.rows]
+        workers += [known for record in page.rows if (known := _known(record, now)) is not None]
         after = page.next
         if after is None:
             return sorted(workers, key=lambda known: (not known.is_there, known.info.id))
 
 
-def _known(record: Record, now: int) -> KnownWorker:
+def _known(record: Record, now: int) -> KnownWorker | None:
     info = read_worker(record)
+    if info is None:
+        return None
     here = info.process.host == socket.gethostname()
     gone = here and info.state != "stopped" and not is_alive(info.process)
     return KnownWorker(info, gone or is_lost(record, info, now))
 
 
-def ask_to_stop(client: Client, workers: Iterable[KnownWorker]) -> None:
-    """By a record, which reaches a worker wherever it runs, and by a signal if it is here."""
+def ask_to_stop(client: Client, workers: Iterable[KnownWorker]) -> list[KnownWorker]:
+    """Ask by a record, which reaches a worker wherever it runs, and by a signal if it runs here.
+    Return the workers of this machine that were not sent a signal."""
+    asked_by_record = []
     for worker in workers:
         client.admin.put_record(
             STOP_KIND, worker.info.id, b"{}", keep_seconds=_STOP_REMEMBERED_SECONDS
         )
-        send(worker, signal.SIGTERM)
+        if not send(worker, signal.SIGTERM) and worker.info.process.host == socket.gethostname():
+            asked_by_record.append(worker)
+    return asked_by_record
 
 
 def send(worker: KnownWorker, number: signal.Signals) -> bool:
-    """Whether there was such a process."""
-    if not is_alive(worker.info.process):
+    """Send a signal to the worker's process. Return False, and send none, if no process is provably
+    this worker."""
+    process = find_process(worker.info)
+    if process is None:
         return False
     try:
-        os.kill(worker.info.process.pid, number)
-    except ProcessLookupError:
+        # Sends nothing if the PID was given to another process in the meantime.
+        process.send_signal(number)
+    except (psutil.Error, OSError):
         return False
     return True
+
+
+def find_process(info: WorkerInfo) -> psutil.Process | None:
+    """Return the process that is provably this worker, or None."""
+    try:
+        if not is_alive(info.process):
+            return None
+        process = psutil.Process(info.process.pid)
+        expected = command_line(info.id, [])[1:]
+        is_proven = (
+            process.uids().real == os.getuid()
+            and process.cmdline()[1 : 1 + len(expected)] == expected
+        )
+        return process if is_proven and is_alive(info.process) else None
+    except psutil.Error:
+        return None
 
 
 def wait_until_gone(client: Client, ids: set[str], timeout: float, now: int) -> list[KnownWorker]:
@@ -153,5 +181,6 @@ def wait_until_gone(client: Client, ids: set[str], timeout: float, now: int) -> 
 
 
 def kill(worker: KnownWorker) -> bool:
-    """End it at once; its guard ends what it runs, and its job goes back when the lease is over."""
+    """End the worker at once. Its guard ends its commands, and its jobs go back to the queue when
+    their leases have expired. Return False if no process is provably this worker."""
     return send(worker, signal.SIGKILL)

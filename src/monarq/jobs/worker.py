@@ -27,6 +27,7 @@ from monarq.jobs.commands import GRACE_SECONDS
 from monarq.jobs.crew import Crew
 from monarq.jobs.cron import Scheduler
 from monarq.jobs.guard import Guard
+from monarq.jobs.keepers import keep_running
 from monarq.jobs.leases import Leases, LeaseWatch, SharedLease
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.pace import Pace, Stuck
@@ -138,14 +139,15 @@ class Worker:
 
     async def run(self) -> None:
         await self.presence.tell()
-        keepers = [
-            asyncio.create_task(self._leases.keep()),
-            asyncio.create_task(self.presence.keep()),
-            asyncio.create_task(self._keep_moving()),
-        ]
+        kept = {
+            "renewing leases": self._leases.keep,
+            "telling that the worker is there": self.presence.keep,
+            "giving back jobs that cannot begin": self._keep_moving,
+        }
         if self._schedules:
             scheduler = Scheduler(self._link, self._schedules, self._clock)
-            keepers.append(asyncio.create_task(scheduler.keep()))
+            kept["keeping schedules"] = scheduler.keep
+        keepers = [asyncio.create_task(keep_running(name, keep)) for name, keep in kept.items()]
         try:
             await self._work()
             self._give_back_last(self._crew.waiting)

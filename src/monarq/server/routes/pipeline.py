@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from monarq.errors import NotFoundError
 from monarq.model import Record
 from monarq.pipeline_records import ANALYSIS_KIND, REPORT_KIND, unpack_report
 from monarq.pipeline_runs import ARCHIVE_KIND, RUN_KIND, RUNS_KEPT, Archive, Run, as_seen
+from monarq.record_values import Micros, decode_value
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.routing import Route
@@ -44,7 +44,7 @@ class _AnalysisOutline(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a list shows of an analysis."""
 
     id: str
-    generated_at: int
+    generated_at: Micros
     lake: str = ""
     findings: list[dict[str, Any]] = []
 
@@ -126,14 +126,8 @@ async def _record(service: Service, kind: str, key: str) -> Record:
 
 
 def _decoded(records: list[Record], kind: type[Any]) -> list[Any]:
-    """Anyone who may write may put such records: what is none of a pipeline's is passed over."""
-    found = []
-    for record in records:
-        try:
-            found.append(msgspec.json.decode(record.value, type=kind))
-        except msgspec.DecodeError:
-            continue
-    return found
+    """Return the values of the records that are not malformed."""
+    return [value for record in records if (value := decode_value(record, kind)) is not None]
 
 
 _ANALYSIS = "/api/v1/pipeline/analyses/{id}"

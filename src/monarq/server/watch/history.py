@@ -11,14 +11,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
 from monarq.model.pages import walk
+from monarq.record_values import decode_value
 from monarq.server.watch.percentiles import of_latencies
 from monarq.server.watch.snapshot import View, read_snapshot
 from monarq.store.contract import Store
@@ -47,11 +49,8 @@ class Slot(Struct, frozen=True, array_like=True):
 
 
 class Hour(Struct):
-    slots: dict[int, Slot] = {}
+    slots: dict[Annotated[int, Meta(ge=0, lt=60)], Slot] = {}
     """By the minute of the hour."""
-
-
-_decode = msgspec.json.Decoder(Hour).decode
 
 
 class History:
@@ -100,9 +99,10 @@ class History:
 
 async def _read(store: Store, key: str) -> Hour:
     try:
-        return _decode((await store.get_record(KIND, key)).value)
-    except (NotFoundError, msgspec.MsgspecError):
+        record = await store.get_record(KIND, key)
+    except NotFoundError:
         return Hour(slots={})
+    return decode_value(record, Hour) or Hour(slots={})
 
 
 async def _measure(store: Store, begin: int, end: int, now: Callable[[], int]) -> Slot:
@@ -133,8 +133,10 @@ async def slots(store: Store, since: int, until: int) -> list[tuple[int, Slot]]:
         if first <= record.key <= last:
             try:
                 begin = _begin(record.key)
-                hour = _decode(record.value)
-            except (ValueError, msgspec.MsgspecError):
+            except ValueError:
+                continue
+            hour = decode_value(record, Hour)
+            if hour is None:
                 continue
             found += [
                 (begin + minute * MINUTE, hour.slots[minute]) for minute in sorted(hour.slots)

@@ -20,6 +20,7 @@ from monarq.broker.broker import Broker
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError
 from monarq.model import Latency, QueueKind
+from monarq.record_values import decode_value
 from monarq.server.watch.attention import Findings
 from monarq.server.watch.snapshot import EMPTY, View, next_view, read_snapshot
 from monarq.server.watch.workers import read_workers
@@ -211,16 +212,13 @@ class _Run(msgspec.Struct, rename="camel"):
     ended: Any = None
 
 
-_decode_run = msgspec.json.Decoder(_Run).decode
-
-
 async def _runs(store: Store) -> tuple[list[tuple[str, str, str]], tuple[int, int]]:
     """Pipelines whose latest run failed, and a mark that changes with any run."""
     records = (await store.list_records(PIPELINE_RUN_KIND, limit=1000)).rows
     latest: dict[str, _Run] = {}
     for record in records:
-        with contextlib.suppress(msgspec.MsgspecError):
-            run = _decode_run(record.value)
+        run = decode_value(record, _Run)
+        if run is not None:
             latest[run.pipeline] = run
     failed = [
         (run.pipeline, run.error or "", str(run.ended or ""))

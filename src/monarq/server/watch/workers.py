@@ -10,6 +10,7 @@ from msgspec import Struct
 from monarq.clock import SECOND
 from monarq.model import Record
 from monarq.model.pages import walk
+from monarq.record_values import check_time, decode_value, skip
 from monarq.store.contract import Store
 from monarq.wire.dashboard import RunningJobLine, ScheduleLine, WorkerCounts, WorkerLine
 
@@ -39,6 +40,12 @@ class _Worker(Struct, rename="camel"):
     completed: int = 0
     failed: int = 0
 
+    def __post_init__(self) -> None:
+        running = [job.started_at for job in self.running]
+        for text in (self.started_at, self.heartbeat_at, *running):
+            if text:
+                check_time(text)
+
 
 class _Schedule(Struct, rename="camel"):
     expression: str
@@ -46,9 +53,10 @@ class _Schedule(Struct, rename="camel"):
     next_tick: str
     last_tick: str | None = None
 
-
-_decode_worker = msgspec.json.Decoder(_Worker).decode
-_decode_schedule = msgspec.json.Decoder(_Schedule).decode
+    def __post_init__(self) -> None:
+        check_time(self.next_tick)
+        if self.last_tick is not None:
+            check_time(self.last_tick)
 
 
 async def read_workers(store: Store, now: int) -> list[WorkerLine]:
@@ -67,9 +75,11 @@ async def read_workers(store: Store, now: int) -> list[WorkerLine]:
 
 
 def _line(record: Record, now: int) -> WorkerLine | None:
-    try:
-        worker = _decode_worker(record.value)
-    except msgspec.MsgspecError:
+    worker = decode_value(record, _Worker)
+    if worker is None:
+        return None
+    if worker.id != record.key:
+        skip(record, "it names another worker")
         return None
     silent = max(0.0, (now - record.updated_at) / SECOND)
     is_lost = worker.state != "stopped" and silent > LOST_AFTER_SECONDS
@@ -104,9 +114,8 @@ async def read_schedules(store: Store) -> list[ScheduleLine]:
     async for record in walk(
         lambda limit, after: store.list_records(SCHEDULE_KIND, limit=limit, after=after)
     ):
-        try:
-            known = _decode_schedule(record.value)
-        except msgspec.MsgspecError:
+        known = decode_value(record, _Schedule)
+        if known is None:
             continue
         found.append(
             ScheduleLine(

@@ -16,7 +16,13 @@ from typing import Any, Protocol
 import msgspec
 
 from monarq.clock import Clock, SystemClock
-from monarq.errors import ForbiddenError, MonarqError, NotFoundError, UnauthorizedError
+from monarq.errors import (
+    ConflictError,
+    ForbiddenError,
+    MonarqError,
+    NotFoundError,
+    UnauthorizedError,
+)
 from monarq.model import Page, Record
 from monarq.model.pages import all_rows
 from monarq.pipeline_runs import (
@@ -29,6 +35,7 @@ from monarq.pipeline_runs import (
     Run,
     as_seen,
 )
+from monarq.record_values import decode_value
 from monarq.spark.failures import as_monarq_error
 
 _LONGEST_ERROR = 2_000
@@ -152,8 +159,9 @@ class RunRegistry:
         """The newest first."""
         now = self._clock.now()
         found = [
-            as_seen(msgspec.json.decode(record.value, type=Run), now)
+            as_seen(run, now)
             for record in _all(self._records, RUN_KIND)
+            if (run := decode_value(record, Run)) is not None
         ]
         return found[::-1]
 
@@ -168,11 +176,18 @@ class RunRegistry:
     def store_id(self) -> str:
         """What tells this store from others, whichever way one comes to it."""
         try:
-            value = self._records.get_record(STORE_KIND, "id").value
+            record = self._records.get_record(STORE_KIND, "id")
         except NotFoundError:
             mine = msgspec.json.encode(secrets.token_hex(8))
-            value = self._records.put_record(STORE_KIND, "id", mine, only_new=True).value
-        return msgspec.json.decode(value, type=str)
+            record = self._records.put_record(STORE_KIND, "id", mine, only_new=True)
+        found = decode_value(record, str)
+        if not found:
+            raise ConflictError(
+                f"the record `id` of kind `{STORE_KIND}` holds no store id; put the id that the "
+                "lakes of this store name back (a JSON string), or delete the record if there "
+                "are none"
+            )
+        return found
 
 
 def new_run_id(now: int) -> str:
