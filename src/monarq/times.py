@@ -6,6 +6,7 @@ Whoever reads one must say which field it was, so that a bad one is never taken 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated
@@ -17,6 +18,8 @@ from monarq.errors import InvalidRequestError
 
 Time = Annotated[datetime, Meta(tz=True, description="ISO 8601 with a time zone, such as `Z`")]
 """For wire structs: decoded strictly, with a time zone."""
+
+_WITHOUT_ZONE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d(?:\.\d{1,9})?)?)?", re.ASCII)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -37,12 +40,24 @@ def micros_of(time: datetime) -> int:
 
 
 def parse_time(text: str, field: str) -> int:
-    """Microseconds since the epoch, or an error that names the field."""
+    """Return the microseconds since the epoch, or raise an error that names the field."""
+    return _parse(text, field, "with a time zone")
+
+
+def parse_utc(text: str, field: str) -> int:
+    """As `parse_time`, but a date, or a time without a zone, is UTC, as in Queen."""
+    if found := _WITHOUT_ZONE.fullmatch(text):
+        date, minute, second = found.groups()
+        text = f"{date}T{minute or '00:00'}{second or ':00'}Z"
+    return _parse(text, field, "(UTC if it names no zone)")
+
+
+def _parse(text: str, field: str, zone: str) -> int:
     try:
         time = msgspec.convert(text, Time)
     except msgspec.ValidationError:
         raise InvalidRequestError(
-            f"{field} must be a time in ISO 8601 with a time zone, such as "
+            f"{field} must be a time in ISO 8601 {zone}, such as "
             f"2026-01-31T12:00:00Z, not {text[:64]!r}"
         ) from None
     return micros_of(time)

@@ -18,11 +18,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import perf_counter
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from monarq.errors import ForbiddenError
+from monarq.errors import ForbiddenError, InvalidRequestError
 from monarq.server.answers import HttpError, error_answer
-from monarq.server.decoding import body_decoder, is_json, not_json, query_decoder
+from monarq.server.decoding import (
+    body_decoder,
+    ignoring_decoder,
+    is_json,
+    not_json,
+    query_decoder,
+)
 from monarq.server.exchange import (
     Answer,
     Handled,
@@ -38,6 +44,7 @@ from monarq.server.routing import Route, Router, parameter_names
 from monarq.server.same_origin import check_host, check_origin, check_token
 from monarq.server.service import Service
 from monarq.settings_checks import is_loopback
+from monarq.wire.queen import IGNORED_HEADER, ignored_of
 
 Authenticate = Callable[[dict[str, str]], Principal | Awaitable[Principal]]
 """Says who calls, by the request's headers, or raises `UnauthorizedError`."""
@@ -56,16 +63,31 @@ _HOSTS = 64
 class _Plan:
     """A route with its decoders."""
 
-    __slots__ = ("body", "changes", "handler", "names", "query", "rank", "role", "route")
+    __slots__ = (
+        "body",
+        "changes",
+        "handler",
+        "ignoring",
+        "names",
+        "query",
+        "rank",
+        "role",
+        "route",
+    )
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self.handler = route.handler
         self.names = parameter_names(route.path)
-        self.query = query_decoder(route.query)
+        ignored = ignored_of(route.method, route.path)
+        self.query = query_decoder(route.query, {one.name for one in ignored if one.is_parameter})
         self.body = route.decode
         if self.body is None and route.body is not None:
             self.body = body_decoder(route.body)
+        self.ignoring = None
+        places = [one.place for one in ignored if not one.is_parameter]
+        if self.body is not None and places:
+            self.ignoring = ignoring_decoder(self.body, places)
         self.role = route.role
         self.rank = _RANKS[route.role] if route.role is not None else 0
         # A pop is a GET, and changes something all the same.
@@ -77,13 +99,15 @@ class _Plan:
 class _Target:
     """What a method and target mean; kept, since clients ask for the same again and again."""
 
-    __slots__ = ("is_read", "path", "plan", "query", "raw_query")
+    __slots__ = ("ignored", "is_read", "path", "plan", "query", "raw_query")
 
     def __init__(self, plan: _Plan, path: dict[str, str], raw_query: str) -> None:
         self.plan = plan
         self.path = path
         self.raw_query = raw_query
         self.query: Any = None
+        self.ignored: tuple[str, ...] = ()
+        """Parameters that are taken and not used."""
         self.is_read = False
 
 
@@ -208,14 +232,22 @@ class Application:
                 self._read_query(target, head)
             head.meaning = meaning
         decoded = None
+        ignored = target.ignored
         if plan.body is not None:
             if body and not meaning.is_json:
                 raise not_json(head.headers)
-            decoded = plan.body(body)
-        return plan.handler(
+            try:
+                decoded = plan.body(body)
+            except InvalidRequestError as error:
+                if plan.ignoring is None:
+                    raise
+                decoded, fields = plan.ignoring(body, error)
+                ignored += fields
+        handled = plan.handler(
             self._service,
             Request(target.path, target.query, decoded, head.headers, principal, len(body)),
         )
+        return _naming(ignored, handled) if ignored else handled
 
     async def _answer_later(
         self, meaning: _Meaning, principal: Awaitable[Principal], head: RequestHead, body: bytes
@@ -257,12 +289,34 @@ class Application:
 
     def _read_query(self, found: _Target, head: RequestHead) -> None:
         """Kept if it was good."""
-        found.query = found.plan.query(found.raw_query)
+        found.query, found.ignored = found.plan.query(found.raw_query)
         found.is_read = True
         if len(head.target) <= _TARGET_LENGTH:
             if len(self._targets) >= _TARGETS:
                 self._targets.clear()
             self._targets[head.method, head.target] = found
+
+
+def _naming(ignored: tuple[str, ...], handled: Handled) -> Handled:
+    """Add the header that names what the request sent in vain."""
+    header = (IGNORED_HEADER.encode(), ", ".join(ignored).encode())
+
+    def named(answer: Answer) -> Any:
+        return structs.replace(answer, headers=(*answer.headers, header))
+
+    if isinstance(handled, Pending):
+        finish = handled.finish
+        handled.finish = lambda result: named(finish(result))
+        return handled
+    if asyncio.iscoroutine(handled):
+
+        async def later() -> Any:
+            return _naming(ignored, await handled)
+
+        return later()
+    assert isinstance(handled, Response | StreamingResponse)
+    answer: Answer = named(handled)
+    return answer
 
 
 def _split(target: str) -> tuple[str, str]:

@@ -10,13 +10,13 @@ import codecs
 import re
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import UnionType
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from monarq.errors import InvalidRequestError
 from monarq.server.answers import HttpError
@@ -27,6 +27,10 @@ _JSON_TYPE = re.compile(
     r"\s*(?:application|text)/(?:[\w.+-]+\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE
 )
 _CHUNK = 1 << 20
+
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_items = msgspec.json.Decoder(list[Raw]).decode
+_encode = msgspec.json.Encoder().encode
 
 
 # --- bodies --------------------------------------------------------------------------
@@ -96,12 +100,59 @@ def _is_encoded(headers: dict[str, str]) -> bool:
     return headers.get("content-encoding", "identity").strip().lower() not in ("identity", "")
 
 
+def ignoring_decoder(
+    decode: Callable[[bytes], Any], places: Collection[str]
+) -> Callable[[bytes, InvalidRequestError], tuple[Any, tuple[str, ...]]]:
+    """Return a decoder for a body that `decode` has refused with the error.
+
+    It drops the fields at `places` (such as `items[].producerSub`), decodes again, and returns
+    the value and the names of the dropped fields. It raises the error if the body has no such
+    field, or is too large to be searched for them.
+    """
+    paths = [place.replace("[]", ".[]").split(".") for place in places]
+    names = [path[-1] for path in paths]
+
+    def decoded(body: bytes, error: InvalidRequestError) -> tuple[Any, tuple[str, ...]]:
+        if len(body) > LARGE or not any(f"no field {name!r}" in str(error) for name in names):
+            raise error
+        found: dict[str, None] = {}
+        for path in paths:
+            body = _without(body, path, found)
+        return decode(body), tuple(found)
+
+    return decoded
+
+
+def _without(text: bytes, path: list[str], found: dict[str, None]) -> bytes:
+    """Return the JSON text without the field at this path. All other values keep their bytes."""
+    step, *deeper = path
+    try:
+        if step == "[]":
+            items = _decode_items(text)
+            return b"[" + b",".join(_without(bytes(one), deeper, found) for one in items) + b"]"
+        fields = _decode_fields(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return text
+    if step not in fields:
+        return text
+    if deeper:
+        fields[step] = Raw(_without(bytes(fields[step]), deeper, found))
+    else:
+        del fields[step]
+        found[step] = None
+    return _encode(fields)
+
+
 # --- queries -------------------------------------------------------------------------
 
 
-def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
-    """Decodes query strings into one struct. Unknown parameters are refused if the struct
-    forbids unknown fields (or there is none), and passed over otherwise."""
+def query_decoder(
+    kind: type[Struct] | None, ignored: Collection[str] = ()
+) -> Callable[[str], tuple[Any, tuple[str, ...]]]:
+    """Return a decoder of query strings into one struct, and the ignored parameters that it found.
+
+    Unknown parameters are refused if the struct forbids unknown fields (or there is none), and
+    passed over otherwise; those of `ignored` are passed over in any case."""
     if kind is None:
         return _no_query
     fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
@@ -109,10 +160,13 @@ def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
     texts = {name for name, info in fields.items() if _holds(info.type, str)}
     strict = kind.__struct_config__.forbid_unknown_fields
 
-    def decoded(query: str) -> Any:
+    def decoded(query: str) -> tuple[Any, tuple[str, ...]]:
         values: dict[str, Any] = {}
+        found: dict[str, None] = {}
         for name, value in split_query(query):
-            if name not in fields:
+            if name in ignored:
+                found[name] = None
+            elif name not in fields:
                 if strict:
                     unadvised = getattr(kind, "unadvised", ())
                     known = ", ".join(one for one in fields if one not in unadvised)
@@ -129,17 +183,18 @@ def query_decoder(kind: type[Struct] | None) -> Callable[[str], Any]:
             else:
                 values[name] = value
         try:
-            return msgspec.convert(values, kind, strict=False)
+            return msgspec.convert(values, kind, strict=False), tuple(found)
         except msgspec.ValidationError as error:
             raise InvalidRequestError(explain(error, kind)) from None
 
     return decoded
 
 
-def _no_query(query: str) -> None:
+def _no_query(query: str) -> tuple[None, tuple[str, ...]]:
     if query:
         name = split_query(query)[0][0]
         raise InvalidRequestError(f"there is no parameter {name[:100]!r}; this call takes none")
+    return None, ()
 
 
 def _holds(kind: Any, wanted: type) -> bool:

@@ -7,7 +7,7 @@ import re
 from monarq.errors import InvalidRequestError
 from monarq.server.exchange import Request
 from monarq.store.validation import check_name, check_time
-from monarq.times import parse_time
+from monarq.times import parse_utc
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
@@ -31,9 +31,10 @@ def partition_number(text: str) -> int:
 
 
 def time_or_none(text: str | None, field: str) -> int | None:
+    """Return the microseconds since the epoch. A date, or a time without a zone, is UTC."""
     if text is None:
         return None
     # Nothing here is older than the epoch, so any time before it means the same.
-    at = max(0, parse_time(text, field))
+    at = max(0, parse_utc(text, field))
     check_time(at, field)
     return at

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from monarq.model import SeekTo, StartFrom
-from monarq.times import Time
 from monarq.wire.paging import Next, PageAnswer, PageQuery
-from monarq.wire.shown import NameFilter, PartitionIdText, TimeText
+from monarq.wire.shown import NameFilter, PartitionIdText, TimeFilter, TimeText
 
 LagSeconds = Annotated[float, Meta(description="age of the oldest message before the group")]
 
@@ -101,7 +100,7 @@ class SeekBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """Exactly one of them."""
 
     to: SeekTo | None = None
-    timestamp: Time | None = None
+    timestamp: TimeFilter | None = None
     """The next message is the first one that is not older."""
     seq: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     """The next message is this one, as far as it is kept."""
@@ -125,7 +124,7 @@ class SubscriptionBody(
 ):
     """Where a group begins: one of `subscriptionTimestamp` and `start`."""
 
-    subscription_timestamp: Time | None = None
+    subscription_timestamp: TimeFilter | None = None
     start: StartFrom | None = None
     queue: NameFilter | None = None
     """Without it, in every queue that the group has."""

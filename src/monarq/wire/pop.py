@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -21,9 +21,20 @@ class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     consumer_group: Name | None = None
     auto_ack: bool = False
     partitions: Annotated[int, Meta(ge=1, le=1_000)] | None = None
-    subscription_mode: Literal["all", "new", "new-only"] | None = None
+    subscription_mode: (
+        Annotated[
+            str,
+            Meta(
+                max_length=64,
+                description="`new` or `new-only`: only what is pushed from now on; "
+                "`all`, and any other text, as Queen has it: from the beginning",
+            ),
+        ]
+        | None
+    ) = None
     subscription_from: (
-        Annotated[str, Meta(description="`now`, or a time in ISO 8601 with a time zone")] | None
+        Annotated[str, Meta(description="`now`, or a time in ISO 8601; UTC if it names no zone")]
+        | None
     ) = None
     lease_time: Annotated[float, Meta(ge=0.001, le=7 * 86_400, description="seconds")] | None = None
     consumer: Annotated[Name, Meta(description="who consumes, for the logs of deliveries")] | (

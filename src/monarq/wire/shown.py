@@ -20,7 +20,7 @@ TimeFilter = Annotated[
     str,
     Meta(
         max_length=64,
-        description="ISO 8601 with a time zone, such as 2026-01-31T12:00:00Z",
+        description="ISO 8601, such as 2026-01-31T12:00:00Z or 2026-01-31; UTC if it names no zone",
         extra_json_schema={"format": "date-time"},
     ),
 ]

@@ -15,7 +15,7 @@ from monarq.server.parameters import path_name
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
-from monarq.times import iso, iso_or_none, micros_of
+from monarq.times import iso, iso_or_none, parse_utc
 from monarq.wire.groups import (
     CursorRow,
     DeleteGroupQuery,
@@ -195,7 +195,7 @@ def seek_request(body: SeekBody, group: str, queue: str, partition: str | None) 
     if body.to is not None:
         targets.append({"to": body.to})
     if body.timestamp is not None:
-        targets.append({"time": micros_of(body.timestamp)})
+        targets.append({"time": parse_utc(body.timestamp, "timestamp")})
     if body.seq is not None:
         targets.append({"seq": body.seq})
     if body.to_end:
@@ -251,7 +251,7 @@ def _start(body: SubscriptionBody) -> StartFrom | int:
     if body.start is not None:
         return body.start
     assert body.subscription_timestamp is not None
-    return micros_of(body.subscription_timestamp)
+    return parse_utc(body.subscription_timestamp, "subscriptionTimestamp")
 
 
 def _seek_to(start: StartFrom | int, group: str, queue: str) -> Seek:

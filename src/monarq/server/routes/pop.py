@@ -19,7 +19,7 @@ from monarq.server.routes.ack import asked_acks, decode_batch
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Outcome
-from monarq.times import parse_time
+from monarq.times import parse_utc
 from monarq.wire.ack import AckBatchBody
 from monarq.wire.pop import AckedPopAnswer, Autopilot, PopAnswer, PopQuery, PopRefused
 
@@ -134,11 +134,12 @@ def _chosen(query: PopQuery) -> Autopilot | UnsetType:
 def _start(query: PopQuery) -> StartFrom | int:
     """Where a new group begins; a point in time says more than a mode."""
     if query.subscription_from is None:
-        mode = query.subscription_mode
-        return StartFrom.ALL if mode is None or mode == "all" else StartFrom.NEW
+        # Queen's clients also send modes of their own for "all", such as `from_beginning`.
+        is_new = query.subscription_mode in ("new", "new-only")
+        return StartFrom.NEW if is_new else StartFrom.ALL
     if query.subscription_from == "now":
         return StartFrom.NEW
-    return parse_time(query.subscription_from, "subscriptionFrom")
+    return parse_utc(query.subscription_from, "subscriptionFrom")
 
 
 def _give_back(service: Service, group: str, popped: Popped) -> None:

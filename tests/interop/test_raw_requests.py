@@ -1,0 +1,201 @@
+"""Requests as Queen's clients, test suites and command line send them, byte for byte."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from monarq.wire.queen import IGNORED, IGNORED_HEADER, Ignored, ignored_table
+from tests.server.serving import Answer, ServerProcess
+
+HEADER = IGNORED_HEADER.lower()
+
+
+def push(server: ServerProcess, queue: str, *payloads: Any, **fields: Any) -> Answer:
+    items = [{"queue": queue, "payload": payload, **fields} for payload in payloads]
+    return server.post("/api/v1/push", {"items": items})
+
+
+def pop(server: ServerProcess, queue: str, query: str = "") -> list[Any]:
+    answer = server.get(f"/api/v1/pop/queue/{queue}?batch=100&autoAck=true&{query}")
+    assert answer.status in (200, 204), answer
+    return [message["data"] for message in answer.json["messages"]] if answer.body else []
+
+
+# --- where a group begins --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["from_beginning", "all", "earliest", "NEW"])
+def test_an_unknown_subscription_mode_means_all(
+    server: ServerProcess, name: str, mode: str
+) -> None:
+    push(server, name, "old")
+    assert pop(server, name, f"consumerGroup=g&subscriptionMode={mode}") == ["old"]
+
+
+@pytest.mark.parametrize("mode", ["new", "new-only"])
+def test_a_new_group_skips_what_is_there(server: ServerProcess, name: str, mode: str) -> None:
+    push(server, name, "old")
+    query = f"consumerGroup=g&subscriptionMode={mode}"
+    assert pop(server, name, query) == []
+    push(server, name, "new")
+    assert pop(server, name, query) == ["new"]
+
+
+# --- times -----------------------------------------------------------------------------------
+
+
+def days(count: int) -> str:
+    return (datetime.now(UTC) + timedelta(days=count)).strftime("%Y-%m-%d")
+
+
+@pytest.mark.parametrize(
+    "form", ["{}", "{}T10:00", "{}T10:00:00", "{} 10:00:00.123", "{}T10:00:00+02:00"]
+)
+def test_a_date_or_a_time_without_a_zone_is_utc(
+    server: ServerProcess, name: str, form: str
+) -> None:
+    push(server, name, 1)
+    start = quote(form.format(days(-2)))
+    assert pop(server, name, f"consumerGroup=g&subscriptionFrom={start}") == [1]
+    span = f"from={start}&to={quote(form.format(days(2)))}"
+    assert len(server.get(f"/api/v1/messages?queue={name}&{span}").json["messages"]) == 1
+    assert (
+        server.get(f"/api/v1/messages?queue={name}&from={quote(form.format(days(2)))}").json[
+            "messages"
+        ]
+        == []
+    )
+
+
+def test_a_time_without_a_zone_does_not_depend_on_the_brokers_zone(
+    server: ServerProcess, name: str
+) -> None:
+    """Half an hour ago is before the push, and in half an hour is after it, in UTC alone."""
+    push(server, name, 1)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for minutes, found in ((-30, 1), (30, 0)):
+        start = (now + timedelta(minutes=minutes)).isoformat()
+        listed = server.get(f"/api/v1/messages?queue={name}&from={start}").json["messages"]
+        assert len(listed) == found, start
+
+
+def test_dead_letters_are_found_by_dates(server: ServerProcess, name: str) -> None:
+    server.post("/api/v1/configure", {"queue": name, "options": {"retryLimit": 0}})
+    push(server, name, 1)
+    popped = server.get(f"/api/v1/pop/queue/{name}").json["messages"][0]
+    ack = {key: popped[key] for key in ("transactionId", "partitionId", "leaseId")}
+    server.post("/api/v1/ack", ack | {"status": "failed"})
+    path = f"/api/v1/dlq?queue={name}&limit=100&offset=0"
+    assert server.get(f"{path}&from={days(-1)}&to={days(1)}").json["total"] == 1
+    assert server.get(f"{path}&from={days(1)}").json["total"] == 0
+
+
+def test_groups_are_moved_to_dates(server: ServerProcess, name: str) -> None:
+    push(server, name, 1)
+    assert pop(server, name, f"consumerGroup={name}") == [1]
+    group = f"/api/v1/consumer-groups/{name}"
+    for path, body in (
+        (f"{group}/queues/{name}/seek", {"timestamp": days(-1)}),
+        (f"{group}/subscription", {"subscriptionTimestamp": f"{days(-1)}T00:00:00"}),
+    ):
+        assert server.post(path, body).status == 200
+        assert pop(server, name, f"consumerGroup={name}") == [1]
+
+
+@pytest.mark.parametrize("time", ["2025-02-30", "2025-1-1", "20250101", "yesterday", "1735689600"])
+def test_a_bad_time_is_refused(server: ServerProcess, name: str, time: str) -> None:
+    for answer in (
+        server.get(f"/api/v1/pop/queue/{name}?consumerGroup=g&subscriptionFrom={time}"),
+        server.get(f"/api/v1/dlq?queue={name}&from={time}"),
+        server.post(f"/api/v1/consumer-groups/g/queues/{name}/seek", {"timestamp": time}),
+    ):
+        assert (answer.status, answer.json["code"]) == (400, "invalid_request")
+
+
+# --- fields and parameters without a use -----------------------------------------------------
+
+
+def send(server: ServerProcess, queue: str, one: Ignored) -> Answer:
+    """A good request with this field or parameter in it."""
+    path = one.path.replace("{queue}", queue)
+    if one.is_parameter:
+        return server.get(f"{path}?{one.name}=true")
+    items = [{"queue": queue, "payload": {"n": 1}, one.name: "x"}]
+    bodies = {
+        "items[]": {"items": items},
+        "operations[].items[]": {"operations": [{"type": "push", "items": items}]},
+    }
+    return server.post(path, bodies[one.place.rpartition(".")[0]])
+
+
+@pytest.mark.parametrize("one", IGNORED, ids=lambda one: f"{one.path} {one.place}")
+def test_what_is_ignored_is_named_in_a_header(
+    server: ServerProcess, name: str, one: Ignored
+) -> None:
+    push(server, name, 0)
+    answer = send(server, name, one)
+    assert answer.status in (200, 201), answer
+    assert answer.headers[HEADER] == one.name
+    again = send(server, name, one)
+    assert again.headers[HEADER] == one.name
+
+
+def test_a_producer_in_a_body_does_not_become_the_messages_producer(
+    server: ServerProcess, name: str
+) -> None:
+    answer = push(server, name, {"n": 1.10}, {"z": [1, 2], "a": "\u00fc"}, producerSub="somebody")
+    assert (answer.status, len(answer.json)) == (201, 2)
+    messages = server.get(f"/api/v1/pop/queue/{name}?batch=10").json["messages"]
+    assert [one["data"] for one in messages] == [{"n": 1.1}, {"z": [1, 2], "a": "\u00fc"}]
+    assert [one["producerSub"] for one in messages] == [None, None]
+
+
+def test_payloads_keep_their_bytes_beside_an_ignored_field(
+    server: ServerProcess, name: str
+) -> None:
+    payload = b'{"b":1.10,  "a":1e2,"b":"\\u00fc", "producerSub": 1}'
+    body = b'{"items":[{"producerSub":"x","queue":"%s","payload":%s}]}' % (name.encode(), payload)
+    answer = server.request("POST", "/api/v1/push", body)
+    assert (answer.status, answer.headers[HEADER]) == (201, "producerSub")
+    assert payload in server.get(f"/api/v1/pop/queue/{name}").body
+
+
+def test_other_unknown_fields_are_refused_also_beside_an_ignored_one(
+    server: ServerProcess, name: str
+) -> None:
+    for fields in (
+        {"producerSubject": "x"},
+        {"producer_sub": "x"},
+        {"producerSub": "x", "prioritty": 1},
+        {"prioritty": 1, "producerSub": "x"},
+    ):
+        answer = push(server, name, 1, **fields)
+        assert (answer.status, "there is no field" in answer.json["error"]) == (400, True)
+        assert HEADER not in answer.headers
+    body = {"items": [{"queue": name, "payload": 1}], "producerSub": "x"}
+    assert server.post("/api/v1/push", body).status == 400
+    assert server.post("/api/v1/push/columns", {"producerSub": "x"}).status == 400
+    assert server.get("/api/v1/status/queues?includePartitions=true").status == 400
+    assert server.get(f"/api/v1/status/queues/{name}?includePartition=true").status == 400
+    assert pop(server, name) == []
+
+
+def test_an_ignored_field_is_not_searched_for_in_a_large_body(
+    server: ServerProcess, name: str
+) -> None:
+    """What is searched is held twice."""
+    answer = push(server, name, "x" * (3 << 20), producerSub="x")
+    assert (answer.status, "producerSub" in answer.json["error"]) == (400, True)
+
+
+def test_a_request_without_ignored_fields_has_no_header(server: ServerProcess, name: str) -> None:
+    assert HEADER not in push(server, name, 1).headers
+    assert HEADER not in server.get(f"/api/v1/status/queues/{name}").headers
+
+
+def test_the_documentation_has_the_table_of_ignored_fields() -> None:
+    page = Path(__file__).parent.parent.parent / "docs" / "queen-clients.md"
+    assert ignored_table() in page.read_text()
