@@ -128,7 +128,7 @@ async def test_a_command_on_a_queue_that_runs_none_is_never_run(
     await burst(mq, queues=["plain"])
     assert not (tmp_path / "harm").exists()
     [letter] = (await queue.dead_letters()).rows
-    assert "not marked as one that runs commands" in letter.error
+    assert "was not enqueued as one" in letter.error
 
 
 async def test_output_is_seen_while_a_command_runs(mq: AsyncClient, tmp_path: Path) -> None:

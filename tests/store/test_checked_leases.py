@@ -12,6 +12,7 @@ from tests.store.calls import ack_all, pop, push, push_many, renew
 
 # What the step that brought the note has changed, and those after it, undone.
 BEFORE_NOTES = """
+alter table items drop column is_command;
 alter table cursors drop column lost_lease_no;
 drop index cursors_to_check;
 alter table cursors drop column check_at;

@@ -187,6 +187,7 @@ async def undo_the_upgrade(place: Place) -> None:
     else:
         file = sqlite3.connect(place.address.removeprefix("sqlite:///"))
         file.executescript(
+            "alter table items drop column is_command;"
             "alter table cursors drop column lost_lease_no; pragma user_version = 10"
         )
         file.close()

@@ -14,6 +14,7 @@ from tests.store.calls import pop, push, push_many, unwrap
 
 # What the step that brought places into lease ids has changed, and those after it, undone.
 BEFORE_PLACES = """
+alter table items drop column is_command;
 alter table cursors drop column lost_lease_no;
 drop index cursors_to_check;
 alter table cursors drop column check_at;

@@ -64,6 +64,7 @@ def message_of(answer: PoppedMessage) -> Message:
         headers=_bytes(answer.headers),
         priority=None if isinstance(answer.priority, UnsetType) else answer.priority,
         max_attempts=None if isinstance(answer.max_attempts, UnsetType) else answer.max_attempts,
+        is_command=answer.is_command is True,
     )
 
 

@@ -52,6 +52,11 @@ _MOST_AT_ONCE = 500
 _WORTH_A_CALL = 4
 #: What was leased ahead and waits for longer than from one look to the next is given back.
 _LOOK_SECONDS = 0.5
+_IS_COMMAND = "the item was enqueued as a shell command, and asks for a task"
+_IS_NO_COMMAND = (
+    "the item asks for a shell command, and was not enqueued as one: use `monarq enqueue`, on a "
+    "queue that runs commands"
+)
 #: For what still runs when the worker ends otherwise than by being stopped.
 _CLOSE_SECONDS = 1.0
 
@@ -61,8 +66,8 @@ class _Assignment(NamedTuple):
 
     message: Message
     lease: SharedLease
-    commands: bool
-    """Whether its queue runs commands."""
+    is_command: bool
+    """Whether the store vouches for it as a shell command."""
 
 
 class Worker:
@@ -257,10 +262,19 @@ class Worker:
 
     async def _begin(self, queue: str, popped: Popped) -> int:
         assert popped.lease_id is not None
-        commands = await self._is_for_commands(queue)
-        lease = SharedLease(self._leases, popped.lease_id, len(popped.messages))
-        self._crew.give([_Assignment(message, lease, commands) for message in popped.messages])
-        return len(popped.messages)
+        messages = popped.messages
+        is_command = any(message.is_command for message in messages)
+        self._runs_commands[queue] = is_command
+        lease = SharedLease(self._leases, popped.lease_id, len(messages))
+        if is_command and len(messages) > 1:
+            # The queue was deleted and made again since the worker looked: tasks before, commands
+            # now. A command has a lease of its own, and none is leased ahead.
+            kept = 1 if self._crew.room > 0 else 0
+            for message in messages[kept:]:
+                self._answers.add(self._ack(message, lease, AckStatus.RELEASE, None), lease.let_go)
+            messages = messages[:kept]
+        self._crew.give([_Assignment(one, lease, one.is_command) for one in messages])
+        return len(messages)
 
     async def _keep_moving(self) -> None:
         """Runs for ever. Jobs for which there is no room after all are for other workers to do."""
@@ -305,6 +319,8 @@ class Worker:
         self._answers.add(release, lambda: None)
 
     async def _is_for_commands(self, queue: str) -> bool:
+        """Guess whether a pop finds commands, which decides how many jobs to lease at once. The
+        guess may be out of date. The mark of each item decides what runs."""
         known = self._runs_commands.get(queue)
         if known is None:
             try:
@@ -359,18 +375,18 @@ class Worker:
 
     async def _attempt(self, assignment: _Assignment) -> Ack | None:
         """Run it; how to answer, or None if the job is not ours any more."""
-        message, lease, commands = assignment
+        message, lease, is_command = assignment
         if lease.is_over:
             return None
         if self._stopping_now.is_set():
             return self._ack(message, lease, AckStatus.RELEASE, None)
         try:
-            job = (read_job if commands else read_task_job)(message.payload)
+            job = (read_job if is_command else read_task_job)(message.payload)
         except InvalidRequestError as error:
             return self._ack(message, lease, AckStatus.DEAD, str(error))
-        if isinstance(job, CommandJob) != commands:
-            why = "runs commands" if commands else "is not marked as one that runs commands"
-            return self._ack(message, lease, AckStatus.DEAD, f"queue {message.queue!r} {why}")
+        if isinstance(job, CommandJob) != is_command:
+            why = _IS_COMMAND if is_command else _IS_NO_COMMAND
+            return self._ack(message, lease, AckStatus.DEAD, why)
         self.presence.began(message, job.command if isinstance(job, CommandJob) else job.task)
         if isinstance(job, TaskJob):
             outcome = await self._run_task(job, assignment)

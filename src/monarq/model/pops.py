@@ -51,6 +51,9 @@ class Message(Struct, frozen=True, gc=False):
     headers: bytes | None = None
     priority: int | None = None
     max_attempts: int | None = None
+    is_command: bool = False
+    """Whether the store vouches for this item as a shell command: it was pushed with
+    `Push.commands`. Set by a store only; a worker runs no command without it."""
 
     @property
     def id(self) -> str:

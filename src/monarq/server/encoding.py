@@ -206,6 +206,7 @@ def _message(message: Message, lease: str | None, group: str) -> PoppedMessage:
         headers=UNSET if headers is None else Raw(headers),
         priority=UNSET if message.priority is None else message.priority,
         max_attempts=UNSET if message.max_attempts is None else message.max_attempts,
+        is_command=message.is_command or UNSET,
     )
 
 

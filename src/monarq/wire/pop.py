@@ -73,6 +73,10 @@ class PoppedMessage(Struct, rename="camel", gc=False):
     ) = UNSET
     priority: int | UnsetType = UNSET
     max_attempts: int | UnsetType = UNSET
+    is_command: (
+        Annotated[bool, Meta(description="true if the item was enqueued as a shell command")]
+        | UnsetType
+    ) = UNSET
 
 
 class Autopilot(Struct):

@@ -78,7 +78,7 @@ def _marked(messages: Iterable[Message], marks: str | None) -> Iterable[Message]
 
 def item_of(row: Any, queue: str, cipher: Cipher | None) -> Message:
     (_, _, _, _, _, partition_id, seq, payload, transaction_id, trace_id, producer, headers,
-     created_at, attempts, priority, max_attempts) = row  # fmt: skip
+     created_at, attempts, priority, max_attempts, is_command) = row  # fmt: skip
     return Message(
         queue=queue,
         partition=DEFAULT_PARTITION,
@@ -93,4 +93,5 @@ def item_of(row: Any, queue: str, cipher: Cipher | None) -> Message:
         headers=headers and headers.encode(),
         priority=priority,
         max_attempts=max_attempts,
+        is_command=is_command,
     )

@@ -249,6 +249,7 @@ def item_arguments(
     return [
         *_target_arguments(targets),
         list(accumulate(counts[:-1], initial=1)),
+        _commands(targets, requests),
         b"".join([data for data, _ in pieces]),
         numbers(list(accumulate(sizes, initial=1))),
         ids,
@@ -258,6 +259,14 @@ def item_arguments(
         *_work_columns(targets),
         own,
     ]
+
+
+def _commands(targets: list[Target], requests: Sequence[Push]) -> list[bool] | None:
+    """Whether the items of each target are commands, or None if none are. A queue takes either
+    commands or other items, so the requests of a target agree."""
+    if not any(target.queue.options.runs_commands for target in targets):
+        return None
+    return [all(requests[index].commands for index, _, _ in target.runs) for target in targets]
 
 
 def _piece(target: Target, cipher: Cipher | None) -> tuple[bytes, list[int]]:

@@ -39,8 +39,8 @@ _INSERT_ID = "insert into transaction_ids (partition_id, transaction_id, seq) va
 _INSERT_ITEM = """
 insert into items (partition_id, seq, queue_id, state, priority, rank, turn, due_at, expires_at,
     max_attempts, backoff_base, backoff_cap, backoff_jitter, created_at, transaction_id,
-    trace_id, producer, headers, payload)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    trace_id, producer, headers, is_command, payload)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -63,6 +63,7 @@ class NewItem(NamedTuple):
     run_at: int | None = None
     max_attempts: int | None = None
     backoff_base: float | None = None
+    is_command: bool = False
 
 
 class Lane:
@@ -220,6 +221,7 @@ class Appender:
         return seqs
 
     def append_item(self, lane: Lane, item: NewItem) -> int:
+        """Append an item; return its seq. Only a queue that runs commands takes the mark of one."""
         now, options = self._session.now, lane.queue.options
         message = item.message
         seq = lane.last_seq = lane.last_seq + 1
@@ -239,7 +241,7 @@ class Appender:
              item.max_attempts or options.max_attempts, backoff_base,
              options.backoff_cap, options.backoff_jitter, lane.created_at,
              message.transaction_id, message.trace_id, message.producer, message.headers,
-             message.payload)
+             item.is_command and options.runs_commands, message.payload)
         )  # fmt: skip
         if message.transaction_id is not None:
             lane.explicit[message.transaction_id] = seq

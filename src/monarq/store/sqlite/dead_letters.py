@@ -240,7 +240,10 @@ class _Redriving:
             self._appender.append(self._appender.lane(target, letter.partition), message)
         else:
             lane = self._appender.lane(target, DEFAULT_PARTITION)
-            self._appender.append_item(lane, NewItem(message, letter.priority))
+            item = items.find_item(self._session, letter.partition_id, letter.seq)
+            is_command = item is not None and bool(item.is_command)
+            new = NewItem(message, letter.priority, is_command=is_command)
+            self._appender.append_item(lane, new)
 
     def _message(self, letter: _Letter, target: Queue) -> NewMessage:
         return NewMessage(

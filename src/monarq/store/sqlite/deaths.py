@@ -57,6 +57,7 @@ class Remains(NamedTuple):
     payload: bytes
     """As it is kept."""
     priority: int | None = None
+    is_command: bool = False
 
 
 def last_words(request: Ack, said_before: str | None = None) -> str:
@@ -135,7 +136,8 @@ def _move(session: Session, appender: Appender, remains: Remains) -> None:
     if remains.priority is None:
         appender.append(lane, message)
     else:
-        appender.append_item(lane, NewItem(message, priority=remains.priority))
+        new = NewItem(message, priority=remains.priority, is_command=remains.is_command)
+        appender.append_item(lane, new)
 
 
 def sealed_for(session: Session, queue: Queue, payload: bytes) -> bytes:

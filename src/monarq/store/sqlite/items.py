@@ -25,7 +25,7 @@ _COLUMNS = (
     "due_at", "expires_at", "attempts", "max_attempts", "backoff_base", "backoff_cap",
     "backoff_jitter", "lease_no", "lease_token", "leased_at", "consumer", "ended_by",
     "created_at", "finished_at", "transaction_id", "trace_id", "producer", "error", "headers",
-    "payload",
+    "is_command", "payload",
 )  # fmt: skip
 SELECT = f"select {', '.join(_COLUMNS)} from items"
 _SAVE = """
@@ -86,6 +86,7 @@ class WorkItem:
     producer: str | None
     error: str | None
     headers: bytes | None
+    is_command: int
     payload: bytes
 
     def __init__(self, row: tuple[Any, ...]) -> None:
@@ -213,6 +214,7 @@ def kill(session: Session, queue: Queue, item: WorkItem, was: str, error: str) -
         headers=item.headers,
         payload=item.payload,
         priority=item.priority,
+        is_command=bool(item.is_command),
     )
     if bury_item(session, remains):
         finish(item, ItemState.DEAD, session.now)

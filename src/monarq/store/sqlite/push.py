@@ -189,7 +189,7 @@ class _Pushing:
                 payload = target.cipher.seal(payload)
             message = NewMessage(payload, given, item.trace_id, request.producer, item.headers)
             if target.is_work:
-                seq = self._append_item(lane, item, message)
+                seq = self._append_item(lane, item, message, request.commands)
             else:
                 seq = append(lane, message)
             own = given if given is not None else f"{target.id_prefix}{seq}"
@@ -229,11 +229,15 @@ class _Pushing:
         if self._counters is not None:
             self._session.db.execute("release making")
 
-    def _append_item(self, lane: Lane, item: PushItem, message: NewMessage) -> int:
+    def _append_item(
+        self, lane: Lane, item: PushItem, message: NewMessage, is_command: bool
+    ) -> int:
         run_at = item.run_at
         if item.delay_seconds is not None:
             run_at = self._session.now + micros(item.delay_seconds)
-        new = NewItem(message, item.priority, run_at, item.max_attempts, item.backoff_base)
+        new = NewItem(
+            message, item.priority, run_at, item.max_attempts, item.backoff_base, is_command
+        )
         return self._appender.append_item(lane, new)
 
     def _target(self, item: PushItem, ids: list[str], commands: bool) -> _Target:

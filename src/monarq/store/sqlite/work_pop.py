@@ -130,6 +130,7 @@ def _to_message(queue: Queue, item: WorkItem, payload: bytes) -> Message:
         headers=item.headers,
         priority=item.priority,
         max_attempts=item.max_attempts,
+        is_command=bool(item.is_command),
     )
 
 

@@ -53,7 +53,9 @@ begin
             perform monarq.append_item(v_now, q, coalesce(
                 (select priority from monarq.items i
                  where i.partition_id = d.partition_id and i.seq = d.seq), q.default_priority),
-                d.payload, null, d.trace_id, d.producer, v_headers);
+                d.payload, null, d.trace_id, d.producer, v_headers, coalesce(
+                    (select is_command from monarq.items i
+                     where i.partition_id = d.partition_id and i.seq = d.seq), false));
         else
             v_seq := monarq.append(v_now, q.id, d.partition_name, d.payload, null, d.trace_id,
                 d.producer, v_headers);

@@ -1,10 +1,10 @@
 -- Items: added, buried, removed, and what time does to them.
 
 -- Adds one item to a work queue without regard to its maxSize, unless its transaction id is
--- there; the seq, or null.
+-- there; the seq, or null. Only a queue that runs commands takes the mark of a command.
 create or replace function monarq.append_item(
     p_now bigint, p_queue monarq.queues, p_priority integer, p_payload bytea,
-    p_transaction_id text, p_trace_id text, p_producer text, p_headers text
+    p_transaction_id text, p_trace_id text, p_producer text, p_headers text, p_command boolean
 ) returns bigint
     language plpgsql
 as $$
@@ -28,12 +28,12 @@ begin
         where id = p.id returning * into p;
     insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, expires_at,
         max_attempts, backoff_base, created_at, payload, transaction_id, trace_id, producer,
-        headers)
+        headers, is_command)
     values (p.id, p.last_seq, p_queue.id, 'ready', p_priority, p.last_seq - p_priority, p.turns,
         case when p_queue.expire_timeout > 0
             then p.last_at + (p_queue.expire_timeout * 1000000)::bigint end,
         p_queue.max_attempts, p_queue.backoff_base, p.last_at, p_payload, p_transaction_id,
-        p_trace_id, p_producer, p_headers);
+        p_trace_id, p_producer, p_headers, p_command and p_queue.runs_commands);
     if p_transaction_id is not null then
         insert into monarq.transaction_ids (partition_id, transaction_id, seq)
         values (p.id, p_transaction_id, p.last_seq);
@@ -97,7 +97,7 @@ begin
             coalesce(i.transaction_id, i.partition_id || '-' || i.seq), i.trace_id, i.producer,
             monarq.with_fields(i.headers, json_build_object('monarqDeadFrom', p_queue.name,
                 'monarqDeadGroup', '', 'monarqDeadAttempts', i.attempts,
-                'monarqDeadError', d.error)::text))
+                'monarqDeadError', d.error)::text), i.is_command)
         from unnest(p_seqs, p_errors) as d (seq, error)
         cross join lateral (
             select * from monarq.items where partition_id = p_partition and seq = d.seq offset 0

@@ -49,7 +49,7 @@ create or replace function monarq.pop_items(
     request integer, lease_no bigint, lease_until bigint, next_at bigint, queue_id bigint,
     partition_id bigint, seq bigint, payload bytea, transaction_id text, trace_id text,
     producer text, headers text, created_at bigint, attempts integer, priority integer,
-    max_attempts integer
+    max_attempts integer, is_command boolean
 )
     language plpgsql
 as $$
@@ -81,7 +81,8 @@ begin
             return query
             select d, null::bigint, null::bigint, case when q.id is null then -1::bigint end,
                 null::bigint, null::bigint, null::bigint, null::bytea, null::text, null::text,
-                null::text, null::text, null::bigint, null::integer, null::integer, null::integer
+                null::text, null::text, null::bigint, null::integer, null::integer, null::integer,
+                null::boolean
             from unnest(v_deal) d group by d;
             continue;
         end if;
@@ -133,11 +134,11 @@ begin
                     where it.ctid = any (v_rows)
                     returning it.rank, it.turn, it.lease_no, it.due_at, it.seq, it.payload,
                         it.transaction_id, it.trace_id, it.producer, it.headers, it.created_at,
-                        it.attempts, it.priority, it.max_attempts
+                        it.attempts, it.priority, it.max_attempts, it.is_command
                 )
                 select 1, l.lease_no, l.due_at, null::bigint, q.id, v_partition.id, l.seq,
                     l.payload, l.transaction_id, l.trace_id, l.producer, l.headers, l.created_at,
-                    l.attempts, l.priority, l.max_attempts
+                    l.attempts, l.priority, l.max_attempts, l.is_command
                 from leased l order by l.rank, l.turn;
             else
                 return query
@@ -160,11 +161,11 @@ begin
                     where it.ctid = d.ctid
                     returning d.place, d.request, it.lease_no, it.due_at, it.seq, it.payload,
                         it.transaction_id, it.trace_id, it.producer, it.headers, it.created_at,
-                        it.attempts, it.priority, it.max_attempts
+                        it.attempts, it.priority, it.max_attempts, it.is_command
                 )
                 select l.request, l.lease_no, l.due_at, null::bigint, q.id, v_partition.id, l.seq,
                     l.payload, l.transaction_id, l.trace_id, l.producer, l.headers, l.created_at,
-                    l.attempts, l.priority, l.max_attempts
+                    l.attempts, l.priority, l.max_attempts, l.is_command
                 from leased l order by l.place;
             end if;
             insert into monarq.counters as c (queue_id, group_id, shard, ready, leased, done,
@@ -180,7 +181,8 @@ begin
                     select min(due_at) from monarq.items
                     where partition_id = v_partition.id and due_at > v_now),
                 q.id, null::bigint, null::bigint, null::bytea, null::text, null::text, null::text,
-                null::text, null::bigint, null::integer, null::integer, null::integer
+                null::text, null::bigint, null::integer, null::integer, null::integer,
+                null::boolean
             from unnest(v_deal) d
             where d <> all (v_to) group by d;
         end if;

@@ -1,6 +1,7 @@
 -- Push to work queues: as in push.sql, but each item is a row.
 
--- t: targets, one a work queue; t_first says which item is its first. i: the items of all targets,
+-- t: targets, one a work queue; t_first says which item is its first, t_command whether its items are
+-- pushed as shell commands (null: none is). i: the items of all targets,
 -- in order; i_at says where in p_data each payload begins, counted from 1, and where the last one
 -- ends. A column in which no item has anything is null. Transaction ids are one text, as in
 -- push_messages.
@@ -8,7 +9,7 @@ create or replace function monarq.push_items(
     p_now bigint, p_mark text, p_after text, p_limited boolean,
     q_id bigint[], q_version bigint[], q_horizon bigint[],
     t_queue integer[], t_partition bigint[], t_names text, t_count integer[], t_first integer[],
-    p_data bytea, i_at integer[], p_transaction_ids text, i_trace_id text[], i_producer text[],
+    t_command boolean[], p_data bytea, i_at integer[], p_transaction_ids text, i_trace_id text[], i_producer text[],
     i_headers text[], i_priority integer[], i_run_at bigint[], i_delay bigint[],
     i_max_attempts integer[], i_backoff_base float8[], p_own boolean,
     out first_seqs bigint[]
@@ -41,23 +42,23 @@ begin
     -- items come from a select list and not from `from unnest(...)`, which would write each column
     -- down before the first row.
     insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, due_at,
-        expires_at, max_attempts, backoff_base, created_at, payload, transaction_id, trace_id,
-        producer, headers)
+        expires_at, max_attempts, backoff_base, created_at, is_command, payload, transaction_id,
+        trace_id, producer, headers)
     select t.partition_id, t.seq + i.place, q.id,
         case when run.at > v_now then 'scheduled' else 'ready' end,
         coalesce(i.priority, q.default_priority),
         t.seq + i.place - coalesce(i.priority, q.default_priority), t.turn + i.place,
         case when run.at > v_now then run.at end, t.at + q.expires_after,
         coalesce(i.max_attempts, q.max_attempts), coalesce(i.backoff_base, q.backoff_base),
-        t.at, substr(p_data, i.at, i.next - i.at), i.transaction_id, i.trace_id, i.producer, i.headers
+        t.at, t.command and q.runs_commands, substr(p_data, i.at, i.next - i.at), i.transaction_id, i.trace_id, i.producer, i.headers
     from (
         select partition_id, coalesce(queue, 1) as queue, first, first + count - 1 as last,
-            first_seq - 1 as seq, first_turn - 1 as turn, at
-        from unnest(t_partition, t_queue, t_first, t_count, first_seqs, v_turns, v_times)
-            as t (partition_id, queue, first, count, first_seq, first_turn, at)
+            first_seq - 1 as seq, first_turn - 1 as turn, at, coalesce(command, false) as command
+        from unnest(t_partition, t_queue, t_first, t_count, first_seqs, v_turns, v_times, t_command)
+            as t (partition_id, queue, first, count, first_seq, first_turn, at, command)
     ) as t
     cross join lateral (
-        select id, default_priority, max_attempts, backoff_base,
+        select id, default_priority, max_attempts, backoff_base, runs_commands,
             case when expire_timeout > 0 then (expire_timeout * 1000000)::bigint end
                 as expires_after
         from monarq.queues where id = q_id[t.queue] offset 0
