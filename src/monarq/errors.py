@@ -128,6 +128,13 @@ class StoreUnavailableError(MonarqError):
     code = "store_unavailable"
 
 
+class InternalError(MonarqError):
+    """The store failed in a way that Monarq does not know, so nothing is said to have changed.
+    The log has the database's own error, as has `__cause__` in the process of the store."""
+
+    code = "internal"
+
+
 class ClientClosedError(StoreUnavailableError):
     """The client is not connected, or was closed while it was called."""
 

@@ -8,7 +8,7 @@ import pytest
 from monarq.client.async_client import AsyncClient
 from monarq.client.buffering import UnsentError
 from monarq.errors import InvalidRequestError, NotFoundError, TransactionFailedError
-from monarq.model import Push, PushItem, QueueKind
+from monarq.model import DeadLetterFilter, Push, PushItem, QueueKind
 
 Act = Callable[[AsyncClient], Awaitable[object]]
 
@@ -30,18 +30,30 @@ NO_NUMBERS: dict[str, tuple[Act, str]] = {
         "keepSeconds",
     ),
 }
+NO_NUMBERS_OF_A_STORE: dict[str, tuple[Act, str]] = {
+    "partition id": (lambda mq: mq.admin.get_message(2**80, "x"), "partitionId"),
+    "limit": (lambda mq: mq.admin.list_queues(limit=0), "limit"),
+    "first seq": (lambda mq: mq.admin.list_messages("q", first_seq=-1), "firstSeq"),
+}
 NO_TEXT: dict[str, tuple[Act, str]] = {
     "transaction id": (lambda mq: mq.queue("q").push(1, transaction_id=LONE), "transactionId"),
     "trace id": (lambda mq: mq.queue("q").push(1, trace_id=LONE), "traceId"),
     "partition": (lambda mq: mq.queue("q").partition(LONE).push(1), "partition"),
+    "queue": (lambda mq: mq.admin.get_queue(LONE), "queue"),
+    "queue to clear": (lambda mq: mq.admin.clear_queue("a\0"), "queue"),
+    "group": (lambda mq: mq.admin.list_groups(queue="q", group=LONE), "consumerGroup"),
+    "message": (lambda mq: mq.admin.get_message(1, LONE), "transactionId"),
+    "record key": (lambda mq: mq.admin.put_record("kind", LONE, b"1"), "key"),
+    "trace name": (lambda mq: mq.admin.list_traces(name=LONE), "name"),
+    "target of a redrive": (lambda mq: mq.admin.redrive(DeadLetterFilter(), to=LONE), "to"),
     "popped group": (lambda mq: mq.queue("q").pop(group=LONE), "consumerGroup"),
 }
 
 
-@pytest.mark.parametrize("what", [*NO_NUMBERS, *NO_TEXT])
+@pytest.mark.parametrize("what", [*NO_NUMBERS, *NO_NUMBERS_OF_A_STORE, *NO_TEXT])
 async def test_what_json_cannot_say_is_refused_by_its_name(mq: AsyncClient, what: str) -> None:
     await mq.queue("w").configure(kind=QueueKind.WORK)
-    act, field = (NO_NUMBERS | NO_TEXT)[what]
+    act, field = (NO_NUMBERS | NO_NUMBERS_OF_A_STORE | NO_TEXT)[what]
     with pytest.raises(InvalidRequestError, match=field):
         await act(mq)
     assert await mq.admin.next_items("w") == []

@@ -16,6 +16,7 @@ from monarq.client.received import Batch, Received
 from monarq.errors import (
     ClientClosedError,
     DrainingError,
+    InternalError,
     InvalidRequestError,
     LeaseError,
     MonarqError,
@@ -36,7 +37,7 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0
 
 #: What passes by itself: the consumer tries again.
-PASSING = (StoreUnavailableError, OverloadedError, DrainingError)
+PASSING = (StoreUnavailableError, InternalError, OverloadedError, DrainingError)
 
 
 class Consumer(Generic[T]):

@@ -30,6 +30,7 @@ from monarq.client.own_transaction import OwnTransactions
 from monarq.errors import (
     AlreadyAckedError,
     ClientClosedError,
+    InvalidRequestError,
     LeaseError,
     MonarqError,
     StoreUnavailableError,
@@ -267,7 +268,10 @@ class HttpLink(Link):
         repeatable: bool,
         lane: Lane | None,
     ) -> tuple[bytes, bool]:
-        content = None if body is None else msgspec.json.encode(body)
+        try:
+            content = None if body is None else msgspec.json.encode(body)
+        except UnicodeEncodeError as lone:
+            raise InvalidRequestError(f"the request has text that is not UTF-8: {lone}") from None
         parameters = {name: value for name, value in query.items() if value is not None}
         timeout = httpx.Timeout(self._timeout, read=self._timeout + wait_seconds + _ANSWER_SECONDS)
         pause, repeated = _FIRST_PAUSE_SECONDS, False

@@ -32,6 +32,7 @@ from monarq.model import (
     StartFrom,
 )
 from monarq.store.validation import option_changes
+from monarq.store.validation.calls import checks_arguments
 from monarq.times import iso, iso_or_none, parse_time
 from monarq.wire.configure import ConfigureAnswer
 from monarq.wire.dead_letters import DeadLettersAnswer, Purged, Redriven
@@ -56,6 +57,7 @@ _QUEUES = "/api/v1/resources/queues"
 _GROUPS = "/api/v1/consumer-groups"
 
 
+@checks_arguments
 class HttpAdmin(HttpEntries):
     # --- queues ------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from monarq.errors import MonarqError, TransactionFailedError
+from monarq.errors import InternalError, MonarqError, TransactionFailedError
 from monarq.server.exchange import Response
 from monarq.wire.errors import TransactionRefused
 
@@ -44,6 +44,7 @@ STATUSES = {
     "overloaded": 503,
     "draining": 503,
     "buffer_failed": 503,
+    "internal": 500,
 }
 """By the error's code; any other is a fault of ours, 500."""
 
@@ -101,7 +102,7 @@ def error_answer(error: BaseException) -> Response:
     """The answer to a request that failed. What nobody foresaw is logged, and told to nobody."""
     if isinstance(error, MonarqError):
         status = error_status(error)
-        if status == 500:
+        if status == 500 and not isinstance(error, InternalError):  # the store has logged it
             logger.error("a request failed", exc_info=error)
         if isinstance(error, TransactionFailedError):
             refused = TransactionRefused(

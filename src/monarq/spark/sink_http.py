@@ -28,6 +28,7 @@ from monarq.client.http_errors import from_code
 from monarq.errors import (
     ConflictError,
     ForbiddenError,
+    InternalError,
     InvalidRequestError,
     MonarqError,
     NotFoundError,
@@ -111,7 +112,7 @@ class BrokerConnection:
             try:
                 self._send(method, path, body)
                 return self.answer()
-            except (StoreUnavailableError, QueueFullError):
+            except (StoreUnavailableError, InternalError, QueueFullError):
                 left = deadline - time.monotonic()
                 if left <= 0 or ended.wait(min(pause * random.uniform(0.5, 1.0), left)):
                     raise
@@ -267,7 +268,7 @@ class BrokerLanes:
     def _answer(self, sent: _Sent) -> bytes:
         try:
             return sent.connection.answer()
-        except (StoreUnavailableError, QueueFullError, ConflictError):
+        except (StoreUnavailableError, InternalError, QueueFullError, ConflictError):
             # The one before is taken by now, so this one need not name it.
             request = sent.request
             return sent.connection.call("POST", request.path, request.body, self._gone)

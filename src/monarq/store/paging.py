@@ -27,9 +27,18 @@ def position(after: str | None, kind: str, of: type[K]) -> K | None:
         named, key = msgspec.msgpack.decode(packed, type=tuple[str, of])  # type: ignore[valid-type]
     except (msgspec.MsgspecError, binascii.Error, ValueError):
         raise _not_a_token(after) from None
-    if named != kind:
+    if named != kind or not _is_storable(key):
         raise _not_a_token(after)
     return key
+
+
+def _is_storable(key: object) -> bool:
+    """Whether a database can compare its columns with this key."""
+    if isinstance(key, tuple):
+        return all(map(_is_storable, key))
+    if isinstance(key, int):
+        return abs(key) <= 2**62
+    return not isinstance(key, str) or "\0" not in key
 
 
 def token(kind: str, key: object) -> str:

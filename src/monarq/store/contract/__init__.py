@@ -8,8 +8,10 @@ Once a call has answered, its effect is durable. Requests of one call that are a
 thing (a partition in a push, a partition and group or an item in an ack, a queue, group and
 partition in a pop) are carried out in their order, others in any.
 
-All calls validate what they are given before they touch the store. The rules that they
-keep are written down in `docs/model.md`; `tests/store` holds every store to them.
+All calls validate their arguments before they touch the store: the hot path in
+`validation.requests` and `validation.pushes`, all others by the table in `validation.calls`. An
+error of the database that Monarq does not know is logged and raised as `InternalError`. The rules
+that the calls keep are written down in `docs/model.md`; `tests/store` holds every store to them.
 """
 
 from __future__ import annotations

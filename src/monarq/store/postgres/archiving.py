@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monarq.model import QueueKind
-from monarq.store.positions import check_archived, not_there_yet
+from monarq.store.positions import not_there_yet
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue_of
 
 
 async def set_archived(database: Database, queue: str, positions: Mapping[int, int]) -> None:
-    check_archived(positions)
     found = await get_queue_of(database, queue, QueueKind.ORDERED)
     wrong = await database.fetchval(
         "select monarq.set_archived(monarq.time($1), $2, $3, $4)",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,10 +19,12 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 import asyncpg
 
 from monarq.clock import Clock
-from monarq.errors import InvalidRequestError, StoreUnavailableError
+from monarq.errors import InternalError, InvalidRequestError, StoreUnavailableError
 from monarq.model import QueueKind
 from monarq.store.postgres.connections import Connections
 from monarq.store.postgres.migrations import migrate, render
+
+log = logging.getLogger(__name__)
 
 CALL_TIMEOUT = 30.0
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
@@ -41,7 +44,9 @@ _UNAVAILABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InternalClientError,
+    asyncpg.InsufficientPrivilegeError,
 )
+_UNKNOWN = (asyncpg.PostgresError, OverflowError, UnicodeError)
 _OTHER_SCHEMA = (
     asyncpg.InvalidSchemaNameError,
     asyncpg.UndefinedTableError,
@@ -246,8 +251,8 @@ def _prepares(dsn: str) -> tuple[str, bool]:
 
 
 class _Translation:
-    """Turns what PostgreSQL and the network raise into Monarq's errors. Of a class rather than a
-    generator: every call passes here."""
+    """Turns errors of PostgreSQL and the network into Monarq's. Unknown ones are logged and become
+    `InternalError`. A class rather than a generator, since every call passes here."""
 
     def __enter__(self) -> None:
         return
@@ -263,6 +268,11 @@ class _Translation:
             raise RefusedError(reason, json.loads(error.detail or "null")) from None
         if error is not None and (isinstance(error, _UNAVAILABLE) or _is_of_other_schema(error)):
             raise _unavailable(error) from error
+        if isinstance(error, _UNKNOWN) and not isinstance(error, LOST_A_DEADLOCK):
+            log.error("PostgreSQL failed at a call", exc_info=error)
+            raise InternalError(
+                f"PostgreSQL failed at this call ({type(error).__name__}): the log says why"
+            ) from error
 
 
 _translated = _Translation()

@@ -12,9 +12,6 @@ from monarq.store import paging
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
-    check_dead_letter_filter,
-    check_limit,
-    check_name,
     check_redrive_of_commands,
 )
 
@@ -32,7 +29,6 @@ _STEP = 1000
 
 
 def arguments(which: DeadLetterFilter) -> list[Any]:
-    check_dead_letter_filter(which)
     return [
         which.queue,
         which.group,
@@ -51,7 +47,6 @@ async def list_dead_letters(
     limit: int,
     after: str | None,
 ) -> Page[DeadLetter]:
-    check_limit(limit)
     rows = await database.fetch(
         f"select d.*, q.name as queue {MATCHING} and ($8::bigint is null or d.id < $8) "
         "order by d.id desc limit $9",
@@ -82,13 +77,11 @@ async def redrive(
     to: str | None,
     limit: int,
 ) -> int:
-    check_limit(limit, 100_000)
     target = None
     if to is not None:
-        check_name(to, "to")
         found = await _queue(database, to)
         if found is None:
-            raise NotFoundError(f"there is no queue {to!r} to redrive to")
+            raise NotFoundError(f"there is no queue {to!r}")
         source = None if which.queue is None else await _queue(database, which.queue)
         check_redrive_of_commands(found, source)
         target = found.id

@@ -11,7 +11,6 @@ from monarq.store import paging
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.logs import point_from
 from monarq.store.postgres.queues import stats_from
-from monarq.store.validation import check_int, check_limit, check_name, check_time
 
 _STATS_OF = """
     select s.* from unnest($1::text[]) with ordinality as n (name, place)
@@ -79,17 +78,12 @@ _TABLES = """
 
 
 async def stats_of(database: Database, queues: Sequence[str]) -> list[QueueStats]:
-    check_int(len(queues), "queues", 0, 1000)
-    for name in queues:
-        check_name(name, "queue")
     return [stats_from(row) for row in await database.fetch(_STATS_OF, list(queues))]
 
 
 async def list_partitions(
     database: Database, queue: str, limit: int, after: str | None
 ) -> Page[PartitionStats]:
-    check_name(queue, "queue")
-    check_limit(limit)
     queue_id = await database.fetchval("select id from monarq.queues where name = $1", queue)
     if queue_id is None:
         raise NotFoundError(f"there is no queue {queue!r}")
@@ -100,7 +94,6 @@ async def list_partitions(
 
 
 async def get_partition(database: Database, partition_id: int) -> PartitionStats:
-    check_int(partition_id, "partitionId", 1, 2**62)
     row = await database.fetchrow(f"{_PARTITION} where p.id = $1", partition_id)
     if row is None:
         raise NotFoundError(f"there is no partition {partition_id}")
@@ -124,7 +117,6 @@ def _to_partition(row: Any) -> PartitionStats:
 async def group_states(
     database: Database, places: Sequence[tuple[int, int]]
 ) -> list[dict[str, str]]:
-    check_int(len(places), "places", 0, 1000)
     rows = await database.fetch(
         _GROUP_STATES,
         [partition_id for partition_id, _ in places],
@@ -140,8 +132,6 @@ async def group_states(
 async def metrics_before(
     database: Database, at: int, queue: str | None, limit: int, after: str | None
 ) -> Page[MetricPoint]:
-    check_time(at, "at")
-    check_limit(limit)
     last = paging.position(after, "metrics before", int) or 0
     rows = await database.fetch(_POINTS_BEFORE, at, last, queue, limit + 1)
     found = paging.page(rows, limit, "metrics before", lambda row: row["id"])

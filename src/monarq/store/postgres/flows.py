@@ -5,9 +5,7 @@ from __future__ import annotations
 from monarq.errors import NotFoundError
 from monarq.model import GroupFlow, Latency, Page, QueueFlow, QueueKind
 from monarq.store import paging
-from monarq.store.contract.watching import MOST_FLOWS
 from monarq.store.postgres.database import Database
-from monarq.store.validation import check_limit
 
 _SUMS = (
     "partitions", "pushed", "removed", "completed", "failed", "dead", "dead_letters", "scheduled",
@@ -86,7 +84,6 @@ _SAMPLES_OF_ALL = 10_000
 async def queue_flows(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[QueueFlow]:
-    check_limit(limit, MOST_FLOWS)
     last = paging.position(after, "queue flows", int) or 0
     rows = await database.fetch(_QUEUES, last, queue, limit + 1)
     flows = [
@@ -110,7 +107,6 @@ async def queue_flows(
 async def group_flows(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[GroupFlow]:
-    check_limit(limit, MOST_FLOWS)
     last = paging.position(after, "group flows", int) or 0
     rows = await database.fetch(_GROUPS, last, queue, limit + 1)
     flows = [
@@ -134,7 +130,6 @@ async def group_flows(
 async def latencies(
     database: Database, since: int, until: int, queue: str | None, samples: int
 ) -> list[Latency]:
-    check_limit(samples, 10_000)
     queue_id = None
     if queue is not None:
         queue_id = await database.fetchval("select id from monarq.queues where name = $1", queue)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from monarq.clock import SECOND
-from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import Cursor, Group, Page, QueueKind, Seek, StartFrom
+from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.model import Cursor, Group, Page, Seek, StartFrom
 from monarq.store import paging
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work
-from monarq.store.validation import check_limit, check_name, check_seek, check_start
+from monarq.store.validation import no_groups
 
 _LIST = "select * from monarq.list_groups($1, $2, $3, $4, $5, $6)"
 _CURSORS = """
@@ -61,30 +61,19 @@ async def subscribe(
     namespace: str | None,
     task: str | None,
 ) -> int:
-    check_name(group, "consumerGroup")
-    check_start(start)
     if queue is not None:
-        check_name(queue, "queue")
-        if namespace is not None or task is not None:
-            raise InvalidRequestError("subscribe to a queue, or to a namespace and task, not both")
         if (
             await database.fetchval("select kind from monarq.queues where name = $1", queue)
             == "work"
         ):
-            raise ConflictError(f"queue {queue!r} is a work queue, which has no groups")
+            raise no_groups(queue)
         return await join_queue(database, queue, group, start)
-    if namespace is None and task is None:
-        raise InvalidRequestError("a subscription needs a queue, a namespace or a task")
-    for label, field in ((namespace, "namespace"), (task, "task")):
-        if label is not None:
-            check_name(label, field)
     return await join_labels(database, namespace or "", task or "", group, start)
 
 
 async def list_groups(
     database: Database, queue: str | None, group: str | None, limit: int, after: str | None
 ) -> Page[Group]:
-    check_limit(limit)
     last = paging.position(after, "groups", tuple[str, str]) or (None, None)
     rows = await database.fetch(_LIST, database.now(), queue, group, *last, limit + 1)
     groups = [
@@ -107,7 +96,6 @@ async def list_groups(
 async def list_cursors(
     database: Database, catalog: Catalog, queue: str, group: str, limit: int, after: str | None
 ) -> Page[Cursor]:
-    check_limit(limit)
     last = paging.position(after, "cursors", int) or 0
     queue_id, group_id = await find_place(catalog, queue, group)
     rows = await database.fetch(_CURSORS, queue_id, group_id, last, limit + 1)
@@ -129,7 +117,6 @@ async def list_cursors(
 
 
 async def seek(database: Database, catalog: Catalog, request: Seek) -> int:
-    check_seek(request)
     queue_id, group_id = await find_place(catalog, request.queue, request.group)
     partition_id = None
     if request.partition is not None:
@@ -169,7 +156,6 @@ async def find_partition(database: Database, queue_id: int, queue: str, partitio
 async def delete_group(
     database: Database, catalog: Catalog, group: str, queue: str | None, forget_start: bool
 ) -> int:
-    check_name(group, "consumerGroup")
     queue_ids = await database.atomically(
         lambda unit: _delete_group(unit, group, queue, forget_start)
     )
@@ -203,8 +189,8 @@ async def find_place(catalog: Catalog, queue: str, group: str) -> tuple[int, int
     """Ids of a queue and a group in it, asked for anew: they may have been made again."""
     catalog.forget_queue(queue)
     found = (await catalog.queues([queue])).get(queue)
-    if found is None or found.kind is QueueKind.WORK:
-        raise NotFoundError(f"there is no ordered queue {queue!r}")
+    if found is None:
+        raise NotFoundError(f"there is no queue {queue!r}")
     catalog.forget_group(found.id, group)
     ids = await catalog.group_ids([(found.id, group)])
     if not ids:

@@ -95,7 +95,7 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         return await items.find_item(self._database, self._cipher, queue, transaction_id)
 
     async def item_attempts(self, item_id: str) -> list[Attempt]:
-        return await items.item_attempts(self._database, item_id)
+        return await items.item_attempts(self._database, self._cipher, item_id)
 
     async def cancel_item(self, item_id: str) -> Item:
         return await items.cancel_item(self._database, self._cipher, item_id)

@@ -13,7 +13,6 @@ from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.figures import group_states
 from monarq.store.postgres.queues import get_queue_of
-from monarq.store.validation import check_int, check_limit, check_name, check_time
 
 # Of so many partitions, and of these as many segments as are needed for so many messages.
 _SEGMENTS = """
@@ -65,11 +64,6 @@ async def list_messages(
     limit: int,
     after: str | None,
 ) -> Page[StoredMessage]:
-    check_limit(limit)
-    if first_seq is not None:
-        check_int(first_seq, "firstSeq", 1, 2**62)
-    if created_from is not None:
-        check_time(created_from, "from")
     found = await get_queue_of(database, queue, QueueKind.ORDERED)
     last_id, last_seq = paging.position(after, "messages", tuple[int, int]) or (0, 0)
     next_id, next_seq = last_id, last_seq + 1
@@ -100,7 +94,7 @@ async def get_message(
 ) -> StoredMessage:
     facts, seq = await find_message(database, catalog, partition_id, transaction_id)
     if facts.kind is not QueueKind.ORDERED:
-        raise ConflictError(f"queue {facts.queue!r} is a work queue: it has items, not messages")
+        raise ConflictError(f"{facts.queue!r} is a work queue: it has items, not messages")
     row: Any = await database.fetchrow("select * from monarq.message_at($1, $2)", partition_id, seq)
     if row is None or not row["payload"]:
         raise _no_message(partition_id, transaction_id)
@@ -138,8 +132,6 @@ async def find_message(
     database: Database, catalog: Catalog, partition_id: int, transaction_id: str
 ) -> tuple[PartitionFacts, int]:
     """Where the message is, by its transaction id or its id."""
-    check_int(partition_id, "partitionId", 1, 2**62)
-    check_name(transaction_id, "transactionId")
     facts = (await catalog.facts([partition_id])).get(partition_id)
     if facts is None:
         raise NotFoundError(f"there is no partition {partition_id}")
@@ -195,10 +187,6 @@ async def export_read(
     last_seq: int,
     max_bytes: int,
 ) -> list[Segment]:
-    check_int(partition_id, "partitionId", 1, 2**62)
-    check_int(first_seq, "from", 1, 2**62)
-    check_int(last_seq, "to", 0, 2**62)
-    check_int(max_bytes, "maxBytes", 1, 1 << 31)
     if partition_id not in await catalog.facts([partition_id]):
         raise NotFoundError(f"there is no partition {partition_id}")
     found: list[Segment] = []

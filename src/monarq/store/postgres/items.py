@@ -10,8 +10,8 @@ from monarq.ids import message_id, parse_message_id
 from monarq.model import Attempt, AttemptOutcome, Item, ItemState, Page, QueueKind
 from monarq.store import paging
 from monarq.store.postgres.database import Database
-from monarq.store.postgres.queues import get_queue_of
-from monarq.store.validation import check_item_id, check_limit, check_name
+from monarq.store.postgres.queues import get_queue, get_queue_of
+from monarq.store.validation import check_item_id
 
 _ITEMS = """
     select i.*, q.name as queue, case when i.state = 'ready'
@@ -105,7 +105,6 @@ async def list_items(
     limit: int,
     after: str | None,
 ) -> Page[Item]:
-    check_limit(limit)
     select = items_by_seq(state)
     queue_id = await work_queue(database, queue)
     last = paging.position(after, "items", int) or 0
@@ -117,7 +116,6 @@ async def list_items(
 async def next_items(
     database: Database, cipher: Cipher | None, queue: str, limit: int
 ) -> list[Item]:
-    check_limit(limit)
     queue_id = await work_queue(database, queue)
     select = _joined(_first("i.state = 'ready'", "i.rank, i.turn"), "i.rank, i.turn")
     return [item_from(row, cipher) for row in await database.fetch(select, queue_id, limit)]
@@ -135,7 +133,6 @@ async def get_item(database: Database, cipher: Cipher | None, item_id: str) -> I
 async def find_item(
     database: Database, cipher: Cipher | None, queue: str, transaction_id: str
 ) -> Item:
-    check_name(transaction_id, "transactionId")
     queue_id = await work_queue(database, queue)
     own = parse_message_id(transaction_id) or (0, 0)
     row = await database.fetchrow(
@@ -152,24 +149,27 @@ async def find_item(
     return item_from(row, cipher)
 
 
-async def item_attempts(database: Database, item_id: str) -> list[Attempt]:
+async def item_attempts(database: Database, cipher: Cipher | None, item_id: str) -> list[Attempt]:
     partition_id, seq = check_item_id(item_id)
     rows = await database.fetch(
         f"{_ATTEMPTS} where a.partition_id = $1 and a.seq = $2 order by a.id", partition_id, seq
     )
+    if not rows:
+        await get_item(database, cipher, item_id)
     return [_attempt_from(row) for row in rows]
 
 
 async def list_attempts(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[Attempt]:
-    check_limit(limit)
     rows = await database.fetch(
         f"{_ATTEMPTS} where a.id > $1 and ($2::text is null or q.name = $2) order by a.id limit $3",
         paging.position(after, "attempts", int) or 0,
         queue,
         limit + 1,
     )
+    if queue is not None and not rows:
+        await get_queue(database, queue)
     found = paging.page(rows, limit, "attempts", lambda row: row["id"])
     return Page([_attempt_from(row) for row in found.rows], found.next)
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from msgspec import structs
 
-from monarq.errors import InvalidRequestError
 from monarq.model import Delivery, MetricPoint, Page, Trace
 from monarq.store import paging
 from monarq.store.postgres.database import Database
-from monarq.store.validation import check_int, check_limit, check_name, check_text, check_trace
+from monarq.store.postgres.queues import get_queue
 
 DELIVERY_COLUMNS = """
     select d.*, q.name as queue, coalesce(p.name, '') as partition,
@@ -30,9 +29,10 @@ _DELIVERIES = f"""
 async def list_deliveries(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[Delivery]:
-    check_limit(limit)
     last = paging.position(after, "deliveries", int) or 0
     rows = await database.fetch(_DELIVERIES, last, queue, limit + 1)
+    if queue is not None and not rows:
+        await get_queue(database, queue)
     deliveries = [delivery_from(row) for row in rows]
     return paging.page(deliveries, limit, "deliveries", lambda delivery: delivery.id)
 
@@ -60,7 +60,6 @@ def delivery_from(row: Any) -> Delivery:
 
 
 async def add_trace(database: Database, trace: Trace) -> Trace:
-    check_trace(trace)
     names = list(dict.fromkeys(trace.names))
     row: Any = await database.fetchrow(
         "with added as (insert into monarq.traces "
@@ -86,10 +85,8 @@ async def list_traces(
     limit: int,
     after: str | None,
 ) -> Page[Trace]:
-    check_limit(limit)
     last = paging.position(after, "traces", int) or 0
     if name is not None:
-        check_name(name, "name")
         rows = await database.fetch(
             "select t.* from monarq.trace_names n join monarq.traces t on t.id = n.trace_id "
             "where n.name = $1 and n.trace_id > $2 order by n.trace_id limit $3",
@@ -97,9 +94,7 @@ async def list_traces(
             last,
             limit + 1,
         )
-    elif partition_id is not None and transaction_id is not None:
-        check_int(partition_id, "partitionId", 1, 2**62)
-        check_name(transaction_id, "transactionId")
+    else:
         rows = await database.fetch(
             "select * from monarq.traces where partition_id = $1 and transaction_id = $2 "
             "and id > $3 order by id limit $4",
@@ -108,8 +103,6 @@ async def list_traces(
             last,
             limit + 1,
         )
-    else:
-        raise InvalidRequestError("traces are listed by partitionId and transactionId, or by name")
     traces = [
         Trace(
             id=row["id"],
@@ -126,7 +119,6 @@ async def list_traces(
 
 
 async def list_trace_names(database: Database, limit: int, after: str | None) -> Page[str]:
-    check_limit(limit)
     # A skip scan: one probe of the index a name, however many traces it has.
     rows = await database.fetch(
         "with recursive names (name, place) as ("
@@ -149,7 +141,6 @@ async def metrics(
     limit: int,
     after: str | None,
 ) -> Page[MetricPoint]:
-    check_limit(limit, 10_000)
     last = paging.position(after, "metrics", tuple[int, str]) or (-1, "")
     rows = await database.fetch(
         "select m.*, q.name as queue from monarq.metrics m "
@@ -163,6 +154,8 @@ async def metrics(
         *last,
         limit + 1,
     )
+    if queue is not None and not rows:
+        await get_queue(database, queue)
     points = [point_from(row) for row in rows]
     return paging.page(points, limit, "metrics", lambda point: (point.at, point.queue))
 
@@ -185,11 +178,9 @@ async def get_settings(database: Database) -> dict[str, str]:
 
 
 async def set_setting(database: Database, key: str, value: str | None) -> None:
-    check_name(key, "key")
     if value is None:
         await database.fetch("delete from monarq.settings where key = $1", key)
         return
-    check_text(value, "value")
     await database.fetch(
         "insert into monarq.settings values ($1, $2) "
         "on conflict (key) do update set value = excluded.value",

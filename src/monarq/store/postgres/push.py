@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import asyncpg
-
 from monarq.crypto import Cipher
-from monarq.errors import AlreadyPushedError, InvalidRequestError, StoreUnavailableError
+from monarq.errors import (
+    AlreadyPushedError,
+    InternalError,
+    InvalidRequestError,
+    StoreUnavailableError,
+)
 from monarq.model import Push, Pushed, QueueKind
 from monarq.store.contract import Outcome
 from monarq.store.postgres.catalog import Catalog
@@ -74,7 +77,7 @@ async def _push(
     batch = PushBatch(catalog, cipher, requests, mark, after)
     try:
         await push_batch(database, batch)
-    except asyncpg.PostgresError:
+    except InternalError:
         # Something that validation did not foresee. Only the request it belongs to may fail.
         if len(requests) == 1:
             raise
@@ -101,8 +104,8 @@ async def _try_alone(
             raise _TriedError
     except (_TriedError, RefusedError, *LOST_A_DEADLOCK):
         return None
-    except asyncpg.PostgresError as error:
-        return InvalidRequestError(f"PostgreSQL does not take this push: {error}")
+    except InternalError as error:
+        return InvalidRequestError(f"PostgreSQL does not take this push: {error.__cause__}")
 
 
 async def _is_repeat(database: Database, batch: PushBatch, mark: str) -> bool:

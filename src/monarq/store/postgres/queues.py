@@ -14,11 +14,9 @@ from monarq.store.postgres.catalog import QUEUE_COLUMNS, Catalog, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
     check_dead_queue_of_commands,
-    check_label,
-    check_limit,
     check_mark_of_commands,
-    check_name,
     option_changes,
+    wrong_kind,
 )
 
 _CONFIGURING = 0x6D6F6E61727122
@@ -47,12 +45,8 @@ async def configure(
     options: Mapping[str, Any] | None,
     has_key: bool,
 ) -> Queue:
-    check_name(name, "queue")
     if kind is not None and not isinstance(kind, QueueKind):
         raise InvalidRequestError(f"kind must be one of {', '.join(QueueKind)}")
-    for label, field in ((namespace, "namespace"), (task, "task")):
-        if label is not None:
-            check_label(label, field)
     changes = option_changes(options or {})
     if changes.get("encryption_enabled") and not has_key:
         raise EncryptionKeyError("encryptionEnabled needs a key, and this store was given none")
@@ -194,14 +188,13 @@ async def get_queue_of(database: Database, name: str, kind: QueueKind) -> Queue:
     """The queue, which has to be of this kind."""
     queue = await get_queue(database, name)
     if queue.kind is not kind:
-        raise ConflictError(f"queue {name!r} is of kind {queue.kind}, and this is for {kind} ones")
+        raise wrong_kind(queue)
     return queue
 
 
 async def list_queues(
     database: Database, namespace: str | None, task: str | None, limit: int, after: str | None
 ) -> Page[Queue]:
-    check_limit(limit)
     rows = await database.fetch(
         f"select {QUEUE_COLUMNS} from monarq.queues "
         "where ($1::text is null or namespace = $1) and ($2::text is null or task = $2) "
@@ -256,7 +249,6 @@ async def set_paused(database: Database, catalog: Catalog, name: str, paused: bo
 async def queue_stats(
     database: Database, queue: str | None, limit: int, after: str | None
 ) -> Page[QueueStats]:
-    check_limit(limit)
     last = paging.position(after, "queues", str)
     rows = await database.fetch(_STATS, queue, last, limit + 1)
     if queue is not None and not rows and after is None:

@@ -10,12 +10,7 @@ from monarq.model import MAX_OUTPUT_BYTES, OutputPart, Page, Record
 from monarq.store import paging
 from monarq.store.postgres.database import Database
 from monarq.store.validation import (
-    check_int,
     check_item_id,
-    check_limit,
-    check_name,
-    check_output,
-    check_record,
     refuse_more_output,
 )
 
@@ -47,7 +42,6 @@ async def put_record(
     keep_seconds: float | None,
     only_new: bool,
 ) -> Record:
-    check_record(kind, key, value, keep_seconds)
     row = await database.fetchrow(
         _PUT,
         kind,
@@ -62,8 +56,6 @@ async def put_record(
 
 
 async def get_record(database: Database, kind: str, key: str) -> Record:
-    check_name(kind, "kind")
-    check_name(key, "key")
     row = await database.fetchrow(f"{_RECORDS} and key = $3", kind, database.now(), key)
     if row is None:
         raise NotFoundError(f"there is no {kind} {key!r}")
@@ -73,8 +65,6 @@ async def get_record(database: Database, kind: str, key: str) -> Record:
 async def list_records(
     database: Database, kind: str, limit: int, after: str | None
 ) -> Page[Record]:
-    check_name(kind, "kind")
-    check_limit(limit)
     last = paging.position(after, "records", str) or ""
     rows = await database.fetch(
         f"{_RECORDS} and key > $3 order by key limit $4", kind, database.now(), last, limit + 1
@@ -83,8 +73,6 @@ async def list_records(
 
 
 async def delete_record(database: Database, kind: str, key: str) -> bool:
-    check_name(kind, "kind")
-    check_name(key, "key")
     rows = await database.fetch(
         "delete from monarq.records where kind = $1 and key = $2 "
         "returning expires_at is null or expires_at > monarq.time($3)",
@@ -106,7 +94,6 @@ def _to_record(row: Any) -> Record:
 
 
 async def append_output(database: Database, item_id: str, attempt: int, data: bytes) -> int:
-    check_output(attempt, data)
     partition_id, seq = check_item_id(item_id)
     row = await database.fetchrow(
         "select monarq.append_output($1, $2, $3, $4, $5, $6)",
@@ -128,9 +115,6 @@ async def append_output(database: Database, item_id: str, attempt: int, data: by
 async def read_output(
     database: Database, item_id: str, attempt: int, start: int, max_bytes: int
 ) -> OutputPart:
-    check_int(attempt, "attempt", 1, 2**31)
-    check_int(start, "start", 0, 2**31 - 1)
-    check_int(max_bytes, "maxBytes", 1, MAX_OUTPUT_BYTES)
     partition_id, seq = check_item_id(item_id)
     rows = await database.fetch(
         "select start, data from monarq.outputs where partition_id = $1 and seq = $2 "

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarq.errors import ConflictError, NotFoundError
+from monarq.errors import ConflictError
 from monarq.model import Page, QueueKind, Seek, SeekPreview, Standing
 from monarq.store import paging
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.groups import find_partition, find_place, seek_mode
-from monarq.store.validation import check_int, check_limit, check_name, check_seek, check_text
+from monarq.store.postgres.queues import get_queue
+from monarq.store.validation import no_groups
 
 _COLUMNS = """
     select p.id, p.name, p.first_seq, p.last_seq, p.last_at,
@@ -70,17 +71,12 @@ async def list_standings(
     limit: int,
     after: str | None,
 ) -> Page[Standing]:
-    check_limit(limit)
-    check_name(queue, "queue")
+    found = await get_queue(database, queue)
+    if found.kind is QueueKind.WORK:
+        raise no_groups(queue)
+    queue_id, group_id = found.id, 0
     if group is not None:
         queue_id, group_id = await find_place(catalog, queue, group)
-    else:
-        found = await database.fetchrow("select id, kind from monarq.queues where name = $1", queue)
-        if found is None:
-            raise NotFoundError(f"there is no queue {queue!r}")
-        if found["kind"] == QueueKind.WORK:
-            raise ConflictError(f"{queue!r} is a work queue: no group has a place in it")
-        queue_id, group_id = found["id"], 0
     last = paging.position(after, "standings", int) or 0
     rows = await database.fetch(_STANDINGS, queue_id, group_id, last, limit + 1)
     standings = [_standing(row) for row in rows]
@@ -95,7 +91,6 @@ async def standings_of(database: Database, partition_id: int) -> dict[str, Stand
 async def list_failing(
     database: Database, catalog: Catalog, queue: str, group: str, limit: int
 ) -> list[Standing]:
-    check_limit(limit)
     _, group_id = await find_place(catalog, queue, group)
     return [_standing(row) for row in await database.fetch(_FAILING, group_id, limit)]
 
@@ -120,7 +115,6 @@ def _standing(row: Any) -> Standing:
 
 
 async def preview_seek(database: Database, catalog: Catalog, request: Seek) -> SeekPreview:
-    check_seek(request)
     queue_id, group_id = await find_place(catalog, request.queue, request.group)
     partition_id = None
     if request.partition is not None:
@@ -146,8 +140,6 @@ async def skip(
     seq: int,
     error: str,
 ) -> int:
-    check_int(seq, "seq", 1, 2**62)
-    check_text(error, "error")
     queue_id, group_id = await find_place(catalog, queue, group)
     partition_id = await find_partition(database, queue_id, queue, partition)
     left: int | None = await database.fetchval(

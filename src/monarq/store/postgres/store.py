@@ -34,9 +34,11 @@ from monarq.store.postgres.inspect_calls import InspectCalls
 from monarq.store.postgres.pop import Popper
 from monarq.store.postgres.queue_calls import QueueCalls
 from monarq.store.postgres.watching import WatchingCalls
-from monarq.store.validation import check_limit, check_max_bytes
+from monarq.store.validation import check_max_bytes
+from monarq.store.validation.calls import checks_arguments
 
 
+@checks_arguments
 class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store):
     def __init__(self, database: Database, cipher: Cipher | None) -> None:
         super().__init__(database, cipher)
@@ -116,7 +118,6 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
     # --- the broker's own ----------------------------------------------------------------
 
     async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
-        check_limit(limit, 1_000_000)
         row = await self._database.fetchrow(
             "select * from monarq.lifecycle($1, $2)", self._database.now(), limit
         )

@@ -20,7 +20,6 @@ from monarq.store import paging
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
 from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings
 from monarq.store.postgres.calls import Calls
-from monarq.store.validation import check_int, check_limit, check_name
 
 _ERRORS = f"""
     select d.queue, d.group_name, d.error, count(*) as count, min(d.failed_at) as oldest_at,
@@ -73,7 +72,6 @@ class WatchingCalls(Calls, Watching):
         )
 
     async def standings_of(self, partition_id: int) -> dict[str, Standing]:
-        check_int(partition_id, "partitionId", 1, 2**62)
         return await standings.standings_of(self._database, partition_id)
 
     async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
@@ -82,8 +80,6 @@ class WatchingCalls(Calls, Watching):
     async def deliveries_of(
         self, partition_id: int, seq: int, *, limit: int = 100
     ) -> list[Delivery]:
-        check_limit(limit)
-        check_int(partition_id, "partitionId", 1, 2**62)
         rows = await self._database.fetch(_DELIVERIES, partition_id, seq, MOST_LOGGED, limit)
         return [logs.delivery_from(row) for row in rows]
 
@@ -98,7 +94,6 @@ class WatchingCalls(Calls, Watching):
     async def dead_letter_errors(
         self, which: DeadLetterFilter, *, limit: int = 100
     ) -> list[DeadLetterError]:
-        check_limit(limit)
         rows = await self._database.fetch(
             _ERRORS, *dead_letters.arguments(which), MOST_LETTERS, limit
         )
@@ -121,7 +116,6 @@ class WatchingCalls(Calls, Watching):
         return await flows.latencies(self._database, since, until, queue, samples)
 
     async def find_messages(self, queue: str, transaction_id: str) -> list[tuple[int, int]]:
-        check_name(transaction_id, "transactionId")
         found = await queues.get_queue(self._database, queue)
         rows = await self._database.fetch(_FIND, found.id, MOST_PARTITIONS, transaction_id)
         return [(row["partition_id"], row["seq"]) for row in rows]
@@ -134,7 +128,6 @@ class WatchingCalls(Calls, Watching):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Item]:
-        check_limit(limit)
         select = items.items_by_seq(state, newest_first=True)
         queue_id = await items.work_queue(self._database, queue)
         first = paging.position(after, "newest items", int) or 2**62

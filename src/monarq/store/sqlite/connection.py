@@ -8,6 +8,7 @@ of queues.
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from monarq import private_files
-from monarq.errors import MonarqError, StoreUnavailableError
+from monarq.errors import InternalError, MonarqError, StoreUnavailableError
 from monarq.store.sqlite import migrations
 from monarq.store.sqlite.thread import WorkThread
 
@@ -25,7 +26,11 @@ BUSY_SECONDS = 10.0
 _OLDEST_SQLITE = (3, 37, 0)
 _COARSE_NS = 100_000_000
 
-# What the file or the disk may do to us; anything else is a mistake in our SQL.
+log = logging.getLogger(__name__)
+
+# What Python raises for a number or text that SQLite cannot take.
+_UNSTORABLE = (OverflowError, UnicodeError)
+# Errors of the file or the disk. Any other is a mistake of ours.
 _CAUSES = {
     sqlite3.SQLITE_BUSY: "other processes kept the file locked for too long",
     sqlite3.SQLITE_LOCKED: "other processes kept the file locked for too long",
@@ -118,7 +123,8 @@ class Connection:
                 time.sleep(0.01)
 
     def guarded(self, work: Callable[[], T]) -> T:
-        """Run on this thread. Errors of the file become `StoreUnavailableError`."""
+        """Run on this thread. Errors of the file become `StoreUnavailableError`; others of SQLite
+        are logged and become `InternalError`."""
         if self._identities and self._identify() != self._identities:
             # SQLite would go on with the files that nobody can find any more.
             raise StoreUnavailableError(
@@ -127,10 +133,14 @@ class Connection:
             )
         try:
             return work()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, *_UNSTORABLE) as error:
             translated = self._translated(error)
             if translated is None:
-                raise
+                log.error("SQLite failed at a call", exc_info=error)
+                raise InternalError(
+                    f"the store {self.path} failed at this call ({type(error).__name__}): "
+                    "its log says why"
+                ) from error
             raise translated from error
 
     def commit(self) -> None:
@@ -141,7 +151,7 @@ class Connection:
         if self.db.in_transaction:
             self.db.execute("rollback")
 
-    def _translated(self, error: sqlite3.Error) -> MonarqError | None:
+    def _translated(self, error: Exception) -> MonarqError | None:
         code = getattr(error, "sqlite_errorcode", None)
         cause = _CAUSES.get(code & 0xFF) if code is not None else None
         if cause is None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from monarq.model import PartitionRange, Segment
-from monarq.store import positions, validation
+from monarq.store import positions
 from monarq.store.exported import ExportedMessages, ExportedRows, Span
-from monarq.store.positions import check_archived
 from monarq.store.sqlite import archiving, exporting, messages
 from monarq.store.sqlite.calls import Calls
 
@@ -16,7 +15,6 @@ class ExportCalls(Calls):
     async def export_plan(
         self, queue: str, *, created_from: int | None = None, created_to: int | None = None
     ) -> list[PartitionRange]:
-        positions.check_times(created_from, created_to)
         queue_id = (await self._read(lambda session: messages.ordered_queue(session, queue))).id
         return await self._reader.run(
             lambda db: exporting.export_plan(db, queue_id, created_from, created_to)
@@ -34,9 +32,6 @@ class ExportCalls(Calls):
     async def export_messages(
         self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
     ) -> ExportedMessages:
-        positions.check_columns("messages", list(columns))
-        positions.check_spans(spans)
-        validation.check_int(max_bytes, "maxBytes", 1, 1 << 30)
         return await self._reader.run(
             lambda db: exporting.export_messages(db, self._cipher, spans, columns, max_bytes)
         )
@@ -51,7 +46,6 @@ class ExportCalls(Calls):
         queues: Sequence[str] | None = None,
         limit: int = 10_000,
     ) -> ExportedRows:
-        positions.check_export_rows(table, columns, until, queues, limit)
         start = positions.place(table, after, "after")
         end = None if until is None else positions.place(table, until, "until")
         return await self._reader.run(
@@ -61,11 +55,9 @@ class ExportCalls(Calls):
         )
 
     async def log_end(self, table: str) -> str:
-        positions.check_log(table)
         return await self._reader.run(lambda db: exporting.log_end(db, table, self._clock.now()))
 
     async def set_archived(self, queue: str, positions: Mapping[int, int]) -> None:
-        check_archived(positions)
         await self._write(lambda session: archiving.set_archived(session, queue, positions))
 
     async def archived(self, queue: str) -> dict[int, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from monarq.errors import NotFoundError
 from monarq.model import MetricPoint, Page, PartitionStats, QueueKind, QueueStats
-from monarq.store import paging, validation
+from monarq.store import paging
 from monarq.store.sqlite import messages
 from monarq.store.sqlite.calls import Calls
 from monarq.store.sqlite.session import Session
@@ -34,21 +34,17 @@ _PRAGMAS = {
 
 class FigureCalls(Calls):
     async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
-        validation.check_int(len(queues), "queues", 0, 1000)
         return await self._read(lambda session: _stats_of(session, queues))
 
     async def list_partitions(
         self, queue: str, *, limit: int = 100, after: str | None = None
     ) -> Page[PartitionStats]:
-        validation.check_limit(limit)
         return await self._read(lambda session: _list_partitions(session, queue, limit, after))
 
     async def get_partition(self, partition_id: int) -> PartitionStats:
-        validation.check_int(partition_id, "partitionId", 1, 2**62)
         return await self._read(lambda session: _get_partition(session, partition_id))
 
     async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
-        validation.check_int(len(places), "places", 0, 1000)
         return await self._read(
             lambda session: [messages.group_states(session, *place) for place in places]
         )
@@ -56,8 +52,6 @@ class FigureCalls(Calls):
     async def metrics_before(
         self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None
     ) -> Page[MetricPoint]:
-        validation.check_time(at, "at")
-        validation.check_limit(limit)
         return await self._read(lambda session: _metrics_before(session, at, queue, limit, after))
 
     async def health_figures(self) -> dict[str, Any]:

@@ -162,6 +162,9 @@ def find_place(
 ) -> tuple[Queue, int, int | None]:
     """The queue, the group's id and the partition's, if one is named."""
     queue = session.queue(queue_name)
+    group_id = find_group(session, queue.id, group)
+    if group_id is None:
+        raise NotFoundError(f"queue {queue.name!r} has no group {group!r}")
     only = None
     if partition is not None:
         row = session.db.execute(
@@ -170,9 +173,6 @@ def find_place(
         if row is None:
             raise NotFoundError(f"queue {queue.name!r} has no partition {partition!r}")
         only = row[0]
-    group_id = find_group(session, queue.id, group)
-    if group_id is None:
-        raise NotFoundError(f"queue {queue.name!r} has no group {group!r}")
     return queue, group_id, only
 
 

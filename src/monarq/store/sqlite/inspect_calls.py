@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from monarq.model import (
-    MAX_OUTPUT_BYTES,
     Attempt,
     DeadLetter,
     DeadLetterFilter,
@@ -18,7 +17,6 @@ from monarq.model import (
     StoredMessage,
     Trace,
 )
-from monarq.store import validation
 from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages, records
 from monarq.store.sqlite.calls import Calls
 
@@ -32,25 +30,19 @@ class InspectCalls(Calls):
     async def list_dead_letters(
         self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
     ) -> Page[DeadLetter]:
-        validation.check_dead_letter_filter(which)
-        validation.check_limit(limit)
         return await self._read(
             lambda session: dead_letters.list_dead_letters(session, which, limit, after)
         )
 
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
-        validation.check_dead_letter_filter(which)
         return await self._read(lambda session: dead_letters.count_dead_letters(session, which))
 
     async def redrive(
         self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
     ) -> int:
-        validation.check_dead_letter_filter(which)
-        validation.check_limit(limit, _MOST_AT_ONCE)
         return await self._write(lambda session: dead_letters.redrive(session, which, to, limit))
 
     async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
-        validation.check_dead_letter_filter(which)
         return await self._write(lambda session: dead_letters.purge_dead_letters(session, which))
 
     # --- messages ------------------------------------------------------------------------
@@ -65,7 +57,6 @@ class InspectCalls(Calls):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[StoredMessage]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: messages.list_messages(
                 session, queue, partition, first_seq, created_from, limit, after
@@ -92,13 +83,11 @@ class InspectCalls(Calls):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Item]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: item_calls.list_items(session, queue, state, limit, after)
         )
 
     async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
-        validation.check_limit(limit)
         return await self._read(lambda session: item_calls.next_items(session, queue, limit))
 
     async def get_item(self, item_id: str) -> Item:
@@ -123,19 +112,16 @@ class InspectCalls(Calls):
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Delivery]:
-        validation.check_limit(limit)
         return await self._read(lambda session: logs.list_deliveries(session, queue, limit, after))
 
     async def list_attempts(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Attempt]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: item_calls.list_attempts(session, queue, limit, after)
         )
 
     async def add_trace(self, trace: Trace) -> Trace:
-        validation.check_trace(trace)
         return await self._write(lambda session: logs.add_trace(session, trace))
 
     async def list_traces(
@@ -147,7 +133,6 @@ class InspectCalls(Calls):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Trace]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: logs.list_traces(
                 session, partition_id, transaction_id, name, limit, after
@@ -155,7 +140,6 @@ class InspectCalls(Calls):
         )
 
     async def list_trace_names(self, *, limit: int = 100, after: str | None = None) -> Page[str]:
-        validation.check_limit(limit)
         return await self._read(lambda session: logs.list_trace_names(session, limit, after))
 
     async def metrics(
@@ -167,7 +151,6 @@ class InspectCalls(Calls):
         limit: int = 1000,
         after: str | None = None,
     ) -> Page[MetricPoint]:
-        validation.check_limit(limit, _MOST_POINTS)
         return await self._read(
             lambda session: logs.metrics(session, queue, since, until, limit, after)
         )
@@ -175,7 +158,6 @@ class InspectCalls(Calls):
     # --- output of attempts, records -----------------------------------------------------
 
     async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
-        validation.check_output(attempt, data)
         return await self._write(
             lambda session: records.append_output(session, item_id, attempt, data)
         )
@@ -183,9 +165,6 @@ class InspectCalls(Calls):
     async def read_output(
         self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
     ) -> OutputPart:
-        validation.check_int(attempt, "attempt", 1, 2**31)
-        validation.check_int(start, "start", 0, 2**31 - 1)
-        validation.check_int(max_bytes, "maxBytes", 1, MAX_OUTPUT_BYTES)
         return await self._read(
             lambda session: records.read_output(session, item_id, attempt, start, max_bytes)
         )
@@ -199,39 +178,28 @@ class InspectCalls(Calls):
         keep_seconds: float | None = None,
         only_new: bool = False,
     ) -> Record:
-        validation.check_record(kind, key, value, keep_seconds)
         return await self._write(
             lambda session: records.put_record(session, kind, key, value, keep_seconds, only_new)
         )
 
     async def get_record(self, kind: str, key: str) -> Record:
-        validation.check_name(kind, "kind")
-        validation.check_name(key, "key")
         return await self._read(lambda session: records.get_record(session, kind, key))
 
     async def list_records(
         self, kind: str, *, limit: int = 100, after: str | None = None
     ) -> Page[Record]:
-        validation.check_name(kind, "kind")
-        validation.check_limit(limit)
         return await self._read(lambda session: records.list_records(session, kind, limit, after))
 
     async def delete_record(self, kind: str, key: str) -> bool:
-        validation.check_name(kind, "kind")
-        validation.check_name(key, "key")
         return await self._write(lambda session: records.delete_record(session, kind, key))
 
     # --- the broker's own ----------------------------------------------------------------
 
     async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
-        validation.check_limit(limit, _MOST_AT_ONCE)
         return await self._write(lambda session: lifecycle.lifecycle(session, limit))
 
     async def get_settings(self) -> dict[str, str]:
         return await self._read(logs.get_settings)
 
     async def set_setting(self, key: str, value: str | None) -> None:
-        validation.check_name(key, "key")
-        if value is not None:
-            validation.check_text(value, "value")
         await self._write(lambda session: logs.set_setting(session, key, value))

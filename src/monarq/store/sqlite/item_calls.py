@@ -32,7 +32,7 @@ from attempts a cross join queues q on q.id = a.queue_id
 def work_queue(session: Session, name: str) -> Queue:
     queue = session.queue(name)
     if queue.kind is not QueueKind.WORK:
-        raise ConflictError(f"{name!r} is an ordered queue: it has messages, not items")
+        raise validation.wrong_kind(queue)
     return queue
 
 

@@ -5,10 +5,11 @@ A group has a cursor in every partition of its queue, made when either of them i
 
 from __future__ import annotations
 
-from monarq.errors import ConflictError, InvalidRequestError
+from monarq.errors import InvalidRequestError
 from monarq.model import Queue, QueueKind, StartFrom
 from monarq.store.sqlite import groups, segment_log
 from monarq.store.sqlite.session import Session
+from monarq.store.validation import no_groups
 
 _SUBSCRIBED = """
 select start_at from subscriptions
@@ -27,7 +28,7 @@ where q.kind = 'ordered' and {labels} order by q.priority desc, q.id
 
 def _check_not_in_the_future(session: Session, start: StartFrom | int) -> None:
     if not isinstance(start, StartFrom) and start > session.now:
-        raise InvalidRequestError("a group cannot begin at a time in the future")
+        raise InvalidRequestError("subscriptionFrom lies in the future")
 
 
 def join(session: Session, group: str, start: StartFrom | int, queue: str) -> int:
@@ -188,5 +189,5 @@ def subscribe(
         return join_labelled(session, group, start, namespace, task)[0]
     found = session.find_queue(queue)
     if found is not None and found.kind is QueueKind.WORK:
-        raise ConflictError(f"{queue!r} is a work queue, which has no groups")
+        raise no_groups(queue)
     return join(session, group, start, queue)

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from monarq.clock import SECOND
-from monarq.errors import InvalidRequestError
 from monarq.model import Delivery, MetricPoint, Page, Trace
 from monarq.store import paging
 from monarq.store.sqlite.session import Session
@@ -73,8 +72,6 @@ def list_traces(
     after: str | None,
 ) -> Page[Trace]:
     last = paging.position(after, "traces", int) or 0
-    if (partition_id is None) != (transaction_id is None):
-        raise InvalidRequestError("transactionId and partitionId belong together")
     terms: dict[str, Any] = {"t.id > ?": last}
     if partition_id is not None:
         terms["t.partition_id = ?"] = partition_id

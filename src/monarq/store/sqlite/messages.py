@@ -13,6 +13,7 @@ from monarq.store.sqlite import item_calls, items, segment_log
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session
+from monarq.store.validation import wrong_kind
 
 
 class _Place(NamedTuple):
@@ -24,7 +25,7 @@ class _Place(NamedTuple):
 def ordered_queue(session: Session, name: str) -> Queue:
     queue = session.queue(name)
     if queue.kind is not QueueKind.ORDERED:
-        raise ConflictError(f"{name!r} is a work queue: it has items, not messages")
+        raise wrong_kind(queue)
     return queue
 
 
@@ -114,7 +115,7 @@ def _to_message(
 def get_message(session: Session, partition_id: int, transaction_id: str) -> StoredMessage:
     place, seq = _find(session, partition_id, transaction_id)
     if place.queue.kind is QueueKind.WORK:
-        raise ConflictError(f"{place.queue.name!r} is a work queue: it has items, not messages")
+        raise wrong_kind(place.queue)
     head = segment_log.head_at(session.db, partition_id, seq)
     message = None
     if head is not None:

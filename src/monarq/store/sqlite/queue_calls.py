@@ -82,11 +82,6 @@ class QueueCalls(Calls):
         task: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Queue:
-        validation.check_name(name, "queue")
-        if namespace is not None:
-            validation.check_label(namespace, "namespace")
-        if task is not None:
-            validation.check_label(task, "task")
         changes = validation.option_changes(options or {})
         return await self._write(
             lambda session: queues.configure(session, name, kind, namespace, task, changes)
@@ -103,7 +98,6 @@ class QueueCalls(Calls):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Queue]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: queues.list_queues(session, namespace, task, limit, after)
         )
@@ -120,7 +114,6 @@ class QueueCalls(Calls):
     async def queue_stats(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[QueueStats]:
-        validation.check_limit(limit)
         return await self._read(lambda session: queues.queue_stats(session, queue, limit, after))
 
     # --- groups ------------------------------------------------------------------------
@@ -133,7 +126,6 @@ class QueueCalls(Calls):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Group]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: group_lists.list_groups(session, queue, group, limit, after)
         )
@@ -141,7 +133,6 @@ class QueueCalls(Calls):
     async def list_cursors(
         self, queue: str, group: str, *, limit: int = 100, after: str | None = None
     ) -> Page[Cursor]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: group_lists.list_cursors(session, queue, group, limit, after)
         )
@@ -155,21 +146,16 @@ class QueueCalls(Calls):
         namespace: str | None = None,
         task: str | None = None,
     ) -> int:
-        validation.check_pop(
-            Pop(queue=queue, namespace=namespace, task=task, group=group, start=start)
-        )
         return await self._write(
             lambda session: joining.subscribe(session, group, start, queue, namespace, task)
         )
 
     async def seek(self, request: Seek) -> int:
-        validation.check_seek(request)
         return await self._write(lambda session: groups.seek(session, request))
 
     async def delete_group(
         self, group: str, *, queue: str | None = None, forget_start: bool = True
     ) -> int:
-        validation.check_name(group, "consumerGroup")
         return await self._write(
             lambda session: groups.delete_group(session, group, queue, forget_start)
         )

@@ -168,6 +168,7 @@ def list_queues(
 def queue_stats(
     session: Session, queue: str | None, limit: int, after: str | None
 ) -> Page[QueueStats]:
+    paging.position(after, "queues", str)
     if queue is not None:
         return Page([session.counters.stats(session.queue(queue))])
     queues = list_queues(session, None, None, limit, after)

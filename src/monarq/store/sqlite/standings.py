@@ -17,6 +17,7 @@ from monarq.store.sqlite.groups import (
 )
 from monarq.store.sqlite.session import Session
 from monarq.store.sqlite.settling import expire_lease
+from monarq.store.validation import no_groups
 
 _COLUMNS = """
 select p.id, p.name, p.first_seq, p.last_seq, p.last_at,
@@ -71,7 +72,7 @@ def list_standings(
     last = paging.position(after, "standings", int) or 0
     found = session.queue(queue)
     if found.kind is not QueueKind.ORDERED:
-        raise ConflictError(f"{queue!r} is a work queue: no group has a place in it")
+        raise no_groups(queue)
     group_id = 0
     if group is not None:
         known = find_group(session, found.id, group)

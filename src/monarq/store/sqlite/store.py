@@ -7,8 +7,10 @@ from monarq.store.sqlite.figures import FigureCalls
 from monarq.store.sqlite.inspect_calls import InspectCalls
 from monarq.store.sqlite.queue_calls import QueueCalls
 from monarq.store.sqlite.watching import WatchingCalls
+from monarq.store.validation.calls import checks_arguments
 
 
+@checks_arguments
 class SqliteStore(QueueCalls, InspectCalls, ExportCalls, FigureCalls, WatchingCalls):
     """In one file that several processes may open at once, or in memory.
 

@@ -16,8 +16,8 @@ from monarq.model import (
     SeekPreview,
     Standing,
 )
-from monarq.store import paging, validation
-from monarq.store.contract.watching import MOST_FLOWS, MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
+from monarq.store import paging
+from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
 from monarq.store.sqlite import dead_letters, flows, item_calls, items, logs, standings
 from monarq.store.sqlite.calls import Calls
 from monarq.store.sqlite.items import WorkItem
@@ -54,29 +54,24 @@ class WatchingCalls(Calls):
     async def queue_flows(
         self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
     ) -> Page[QueueFlow]:
-        validation.check_limit(limit, MOST_FLOWS)
         return await self._read(lambda session: flows.queue_flows(session, queue, limit, after))
 
     async def group_flows(
         self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
     ) -> Page[GroupFlow]:
-        validation.check_limit(limit, MOST_FLOWS)
         return await self._read(lambda session: flows.group_flows(session, queue, limit, after))
 
     async def list_standings(
         self, queue: str, group: str | None, *, limit: int = 100, after: str | None = None
     ) -> Page[Standing]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: standings.list_standings(session, queue, group, limit, after)
         )
 
     async def standings_of(self, partition_id: int) -> dict[str, Standing]:
-        validation.check_int(partition_id, "partitionId", 1, 2**62)
         return await self._read(lambda session: standings.standings_of(session, partition_id))
 
     async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
-        validation.check_limit(limit)
         return await self._read(
             lambda session: standings.list_failing(session, queue, group, limit)
         )
@@ -84,17 +79,12 @@ class WatchingCalls(Calls):
     async def deliveries_of(
         self, partition_id: int, seq: int, *, limit: int = 100
     ) -> list[Delivery]:
-        validation.check_limit(limit)
-        validation.check_int(partition_id, "partitionId", 1, 2**62)
         return await self._read(lambda session: _deliveries(session, partition_id, seq, limit))
 
     async def preview_seek(self, request: Seek) -> SeekPreview:
-        validation.check_seek(request)
         return await self._read(lambda session: standings.preview_seek(session, request))
 
     async def skip(self, queue: str, group: str, partition: str, seq: int, error: str) -> int:
-        validation.check_int(seq, "seq", 1, 2**62)
-        validation.check_text(error, "error")
         return await self._write(
             lambda session: standings.skip(session, queue, group, partition, seq, error)
         )
@@ -102,20 +92,16 @@ class WatchingCalls(Calls):
     async def dead_letter_errors(
         self, which: DeadLetterFilter, *, limit: int = 100
     ) -> list[DeadLetterError]:
-        validation.check_dead_letter_filter(which)
-        validation.check_limit(limit)
         return await self._read(lambda session: _errors(session, which, limit))
 
     async def latencies(
         self, since: int, until: int, *, queue: str | None = None, samples: int = 1000
     ) -> list[Latency]:
-        validation.check_limit(samples, 10_000)
         return await self._read(
             lambda session: flows.latencies(session, since, until, queue, samples)
         )
 
     async def find_messages(self, queue: str, transaction_id: str) -> list[tuple[int, int]]:
-        validation.check_name(transaction_id, "transactionId")
         return await self._read(
             lambda session: session.db.execute(
                 _FIND, (session.queue(queue).id, MOST_PARTITIONS, transaction_id)
@@ -130,7 +116,6 @@ class WatchingCalls(Calls):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Item]:
-        validation.check_limit(limit)
         return await self._read(lambda session: _newest(session, queue, state, limit, after))
 
 

@@ -22,6 +22,7 @@ from monarq.store.validation.fields import (
     check_text,
     check_time,
 )
+from monarq.store.validation.kinds import no_groups, wrong_kind
 from monarq.store.validation.options import option_changes
 from monarq.store.validation.pushes import (
     PushShape,
@@ -79,6 +80,8 @@ __all__ = [
     "check_work_item",
     "check_work_place",
     "comes_too_early",
+    "no_groups",
     "option_changes",
     "refuse_more_output",
+    "wrong_kind",
 ]

@@ -71,6 +71,11 @@ def check_int(value: object, field: str, low: int, high: int) -> None:
         raise InvalidRequestError(f"{field} must be a whole number from {low} to {high}")
 
 
+def check_bool(value: object, field: str) -> None:
+    if type(value) is not bool:
+        raise InvalidRequestError(f"{field} must be true or false")
+
+
 def check_seconds(value: object, field: str, *, low: float, high: float) -> None:
     # A nan and an infinity are not between them either.
     is_between = isinstance(value, int | float) and low <= value <= high

@@ -18,11 +18,17 @@ _OPTION_NAMES = {
 }
 
 
-def option_changes(options: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(options: object) -> None:
+    if not isinstance(options, Mapping):
+        raise InvalidRequestError("options must map names of options to values")
+    option_changes(options)
+
+
+def option_changes(options: Mapping[Any, Any]) -> dict[str, Any]:
     """Checked changes of queue options, by their Python names."""
     changes: dict[str, Any] = {}
     for name, value in options.items():
-        field = _OPTION_NAMES.get(name)
+        field = _OPTION_NAMES.get(name) if isinstance(name, str) else None
         if field is None:
             known = ", ".join(sorted({n for n in _OPTION_NAMES if "_" not in n}))
             raise InvalidRequestError(f"there is no option {name!r}; there are {known}")

@@ -140,8 +140,11 @@ def check_dead_letter_filter(which: DeadLetterFilter) -> None:
             check_time(time, field)
     if which.error is not None:
         check_text(which.error, "error", ERROR_KEY_LENGTH)
-    for number in which.ids or ():
-        check_int(number, "ids", 1, 2**62)
+    if which.ids is not None:
+        if not isinstance(which.ids, list | tuple):
+            raise InvalidRequestError("ids must be a list")
+        for number in which.ids:
+            check_int(number, "ids", 1, 2**62)
 
 
 def check_trace(trace: Trace) -> None:
@@ -149,6 +152,8 @@ def check_trace(trace: Trace) -> None:
     check_name(trace.transaction_id, "transactionId")
     check_name(trace.event_type, "eventType")
     check_bytes(trace.data, "data", 1 << 20)
+    if not isinstance(trace.names, list | tuple):
+        raise InvalidRequestError("traceNames must be a list")
     for name in trace.names:
         check_name(name, "traceNames")
 
@@ -169,7 +174,7 @@ def check_record(kind: object, key: object, value: object, keep_seconds: object)
 
 
 def check_output(attempt: object, data: object) -> None:
-    check_int(attempt, "attempt", 1, 2**31)
+    check_int(attempt, "attempt", 1, 2**31 - 1)
     if not isinstance(data, bytes) or len(data) > MAX_OUTPUT_BYTES:
         raise InvalidRequestError(f"output must be at most {MAX_OUTPUT_BYTES} bytes")
 

@@ -1,0 +1,383 @@
+"""The arguments of the contract's calls beside the hot path, checked where a call enters.
+
+`CHECKS` says for each call what each argument must be. The class decorator `checks_arguments`
+makes a store refuse the rest with `InvalidRequestError`, so that all stores refuse the same things
+in the same words, and no driver sees a value that it cannot take. The calls of the hot path check
+their requests themselves, one by one (see `requests` and `pushes`). Page tokens are checked by
+`paging`, which knows what a token of each list holds.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from enum import StrEnum
+from inspect import signature
+from typing import Any, TypeAlias, TypeVar
+
+from monarq.errors import InvalidRequestError
+from monarq.model import (
+    MAX_OUTPUT_BYTES,
+    DeadLetterFilter,
+    ItemState,
+    QueueKind,
+    Seek,
+    Trace,
+)
+from monarq.store import positions
+from monarq.store.contract.watching import MOST_FLOWS
+from monarq.store.exported import MOST_SPANS
+from monarq.store.validation.fields import (
+    check_bool,
+    check_int,
+    check_label,
+    check_limit,
+    check_name,
+    check_text,
+    check_time,
+)
+from monarq.store.validation.options import check_options
+from monarq.store.validation.requests import (
+    check_dead_letter_filter,
+    check_item_id,
+    check_output,
+    check_record,
+    check_seek,
+    check_start,
+    check_trace,
+)
+
+T = TypeVar("T", bound=type)
+Check: TypeAlias = Callable[[Any], object]
+_MOST = 2**62
+
+
+# --- kinds of arguments ----------------------------------------------------------------
+
+
+def _name(field: str) -> Check:
+    return lambda value: check_name(value, field)
+
+
+def _label(field: str) -> Check:
+    return lambda value: check_label(value, field)
+
+
+def _text(field: str) -> Check:
+    return lambda value: check_text(value, field)
+
+
+def _int(field: str, low: int, high: int) -> Check:
+    return lambda value: check_int(value, field, low, high)
+
+
+def _time(field: str) -> Check:
+    return lambda value: check_time(value, field)
+
+
+def _bool(field: str) -> Check:
+    return lambda value: check_bool(value, field)
+
+
+def _limit(most: int = 1000) -> Check:
+    return lambda value: check_limit(value, most)
+
+
+def _choice(field: str, choices: type[StrEnum]) -> Check:
+    def check(value: object) -> None:
+        if not isinstance(value, str) or value not in list(choices):
+            raise InvalidRequestError(f"{field} must be one of {', '.join(choices)}")
+
+    return check
+
+
+def _request(kind: type, check: Check) -> Check:
+    """A request given as a struct of this type."""
+
+    def checked(value: object) -> None:
+        if not isinstance(value, kind):
+            raise InvalidRequestError(
+                f"the request must be a {kind.__name__}, not a {type(value).__name__}"
+            )
+        check(value)
+
+    return checked
+
+
+def _optional(check: Check) -> Check:
+    return lambda value: None if value is None else check(value)
+
+
+def _many(field: str, most: int, check: Check) -> Check:
+    def checked(values: object) -> None:
+        _check_collection(values, field)
+        assert isinstance(values, Collection)
+        check_int(len(values), field, 0, most)
+        for value in values:
+            check(value)
+
+    return checked
+
+
+def _check_collection(values: object, field: str) -> None:
+    if not isinstance(values, Collection) or isinstance(values, str | bytes | Mapping):
+        raise InvalidRequestError(f"{field} must be a list")
+
+
+def _check_spans(spans: Any) -> None:
+    _check_collection(spans, "ranges")
+    check_int(len(spans), "ranges", 0, MOST_SPANS)
+    _check_tuples(spans, "ranges", 3, "a partitionId, a first and a last seq")
+    positions.check_spans(spans)
+
+
+def _check_places(places: Any) -> None:
+    _check_collection(places, "places")
+    check_int(len(places), "places", 0, 1000)
+    _check_tuples(places, "places", 2, "a partitionId and a seq")
+    for partition_id, seq in places:
+        check_int(partition_id, "partitionId", 1, _MOST)
+        check_int(seq, "seq", 1, _MOST)
+
+
+def _check_tuples(values: Iterable[Any], field: str, length: int, parts: str) -> None:
+    for value in values:
+        if not isinstance(value, tuple | list) or len(value) != length:
+            raise InvalidRequestError(f"each of {field} must be {parts}")
+
+
+def _check_archived(archived: Any) -> None:
+    if not isinstance(archived, Mapping):
+        raise InvalidRequestError("positions must map partition ids to seqs")
+    positions.check_archived(archived)
+
+
+def _check_columns(columns: Any) -> None:
+    _check_collection(columns, "columns")
+    for column in columns:
+        check_name(column, "column")
+
+
+# --- the calls -------------------------------------------------------------------------
+
+_QUEUE = _name("queue")
+_GROUP = _name("consumerGroup")
+_PARTITION_ID = _int("partitionId", 1, _MOST)
+_TRANSACTION_ID = _name("transactionId")
+_FILTER = _request(DeadLetterFilter, check_dead_letter_filter)
+_SEEK = _request(Seek, check_seek)
+_ITEM = {"item_id": check_item_id}
+_STATE = _optional(_choice("state", ItemState))
+_RECORD = {"kind": _name("kind"), "key": _name("key")}
+_QUEUE_OR_ALL = {"queue": _optional(_QUEUE)}
+_LABELS = {"namespace": _optional(_label("namespace")), "task": _optional(_label("task"))}
+_MESSAGE = {"partition_id": _PARTITION_ID, "transaction_id": _TRANSACTION_ID}
+_ATTEMPT = {**_ITEM, "attempt": _int("attempt", 1, 2**31 - 1)}
+_PAGE = {"limit": _limit()}
+
+CHECKS: Mapping[str, Mapping[str, Check]] = {
+    "lifecycle": {"limit": _limit(1_000_000)},
+    # queues
+    "configure": {
+        "name": _QUEUE,
+        "kind": _optional(_choice("kind", QueueKind)),
+        **_LABELS,
+        "options": _optional(check_options),
+    },
+    "get_queue": {"name": _QUEUE},
+    "list_queues": {**_LABELS, **_PAGE},
+    "delete_queue": {"name": _QUEUE},
+    "clear_queue": {"name": _QUEUE},
+    "set_paused": {"name": _QUEUE, "paused": _bool("paused")},
+    "queue_stats": {**_QUEUE_OR_ALL, **_PAGE},
+    # groups
+    "list_groups": {**_QUEUE_OR_ALL, "group": _optional(_GROUP), **_PAGE},
+    "list_cursors": {"queue": _QUEUE, "group": _GROUP, **_PAGE},
+    "subscribe": {
+        "group": _GROUP,
+        "start": check_start,
+        **_QUEUE_OR_ALL,
+        "namespace": _optional(_name("namespace")),
+        "task": _optional(_name("task")),
+    },
+    "seek": {"request": _SEEK},
+    "delete_group": {"group": _GROUP, **_QUEUE_OR_ALL, "forget_start": _bool("forgetStart")},
+    # dead letters
+    "list_dead_letters": {"which": _FILTER, **_PAGE},
+    "count_dead_letters": {"which": _FILTER},
+    "redrive": {"which": _FILTER, "to": _optional(_name("to")), "limit": _limit(100_000)},
+    "purge_dead_letters": {"which": _FILTER},
+    # messages, items, logs
+    "list_messages": {
+        "queue": _QUEUE,
+        "partition": _optional(_name("partition")),
+        "first_seq": _optional(_int("firstSeq", 1, _MOST)),
+        "created_from": _optional(_time("from")),
+        **_PAGE,
+    },
+    "get_message": _MESSAGE,
+    "delete_message": _MESSAGE,
+    "list_items": {"queue": _QUEUE, "state": _STATE, **_PAGE},
+    "next_items": {"queue": _QUEUE, **_PAGE},
+    "get_item": _ITEM,
+    "find_item": {"queue": _QUEUE, "transaction_id": _TRANSACTION_ID},
+    "item_attempts": _ITEM,
+    "cancel_item": _ITEM,
+    "retry_item": _ITEM,
+    "list_deliveries": {**_QUEUE_OR_ALL, **_PAGE},
+    "list_attempts": {**_QUEUE_OR_ALL, **_PAGE},
+    "add_trace": {"trace": _request(Trace, check_trace)},
+    "list_traces": {
+        "partition_id": _optional(_PARTITION_ID),
+        "transaction_id": _optional(_TRANSACTION_ID),
+        "name": _optional(_name("name")),
+        **_PAGE,
+    },
+    "list_trace_names": _PAGE,
+    "metrics": {
+        **_QUEUE_OR_ALL,
+        "since": _optional(_time("since")),
+        "until": _optional(_time("until")),
+        "limit": _limit(10_000),
+    },
+    # figures
+    "stats_of": {"queues": _many("queues", 1000, _QUEUE)},
+    "list_partitions": {"queue": _QUEUE, **_PAGE},
+    "get_partition": {"partition_id": _PARTITION_ID},
+    "group_states": {"places": _check_places},
+    "metrics_before": {"at": _time("at"), **_QUEUE_OR_ALL, **_PAGE},
+    # output of attempts, records, settings
+    "append_output": _ATTEMPT,
+    "read_output": {
+        **_ATTEMPT,
+        "start": _int("start", 0, 2**31 - 1),
+        "max_bytes": _int("maxBytes", 1, MAX_OUTPUT_BYTES),
+    },
+    "put_record": {**_RECORD, "only_new": _bool("onlyNew")},
+    "get_record": _RECORD,
+    "list_records": {"kind": _name("kind"), **_PAGE},
+    "delete_record": _RECORD,
+    "set_setting": {"key": _name("key"), "value": _optional(_text("value"))},
+    # exports
+    "export_plan": {
+        "queue": _QUEUE,
+        "created_from": _optional(_time("createdFrom")),
+        "created_to": _optional(_time("createdTo")),
+    },
+    "export_read": {
+        "partition_id": _PARTITION_ID,
+        "first_seq": _int("from", 1, _MOST),
+        "last_seq": _int("to", 0, _MOST),
+        "max_bytes": _int("maxBytes", 1, 1 << 31),
+    },
+    "export_messages": {
+        "spans": _check_spans,
+        "columns": _check_columns,
+        "max_bytes": _int("maxBytes", 1, 1 << 30),
+    },
+    "export_rows": {
+        "table": _name("table"),
+        "columns": _check_columns,
+        "queues": _optional(_many("queues", 100_000, _QUEUE)),
+    },
+    "log_end": {"table": _name("table")},
+    "set_archived": {"queue": _QUEUE, "positions": _check_archived},
+    "archived": {"queue": _QUEUE},
+    # for those who watch
+    "queue_flows": {**_QUEUE_OR_ALL, "limit": _limit(MOST_FLOWS)},
+    "group_flows": {**_QUEUE_OR_ALL, "limit": _limit(MOST_FLOWS)},
+    "list_standings": {"queue": _QUEUE, "group": _optional(_GROUP), **_PAGE},
+    "standings_of": {"partition_id": _PARTITION_ID},
+    "list_failing": {"queue": _QUEUE, "group": _GROUP, **_PAGE},
+    "deliveries_of": {"partition_id": _PARTITION_ID, "seq": _int("seq", 1, _MOST), **_PAGE},
+    "preview_seek": {"request": _SEEK},
+    "skip": {
+        "queue": _QUEUE,
+        "group": _GROUP,
+        "partition": _name("partition"),
+        "seq": _int("seq", 1, _MOST),
+        "error": _text("error"),
+    },
+    "dead_letter_errors": {"which": _FILTER, **_PAGE},
+    "latencies": {
+        "since": _time("since"),
+        "until": _time("until"),
+        **_QUEUE_OR_ALL,
+        "samples": _limit(10_000),
+    },
+    "find_messages": {"queue": _QUEUE, "transaction_id": _TRANSACTION_ID},
+    "newest_items": {"queue": _QUEUE, "state": _STATE, **_PAGE},
+}
+"""For each call, the checks of its arguments by name. An optional argument may be None."""
+
+
+# --- rules over several arguments ------------------------------------------------------
+
+
+def _check_subscription(given: Mapping[str, Any]) -> None:
+    has_labels = given.get("namespace") is not None or given.get("task") is not None
+    if given.get("queue") is not None:
+        if has_labels:
+            raise InvalidRequestError("subscribe to a queue, or to a namespace and task, not both")
+    elif not has_labels:
+        raise InvalidRequestError("a subscription needs a queue, a namespace or a task")
+
+
+def _check_trace_query(given: Mapping[str, Any]) -> None:
+    has_partition = given.get("partition_id") is not None
+    if has_partition != (given.get("transaction_id") is not None):
+        raise InvalidRequestError("transactionId and partitionId belong together")
+    if has_partition == (given.get("name") is not None):
+        raise InvalidRequestError("traces are listed by partitionId and transactionId, or by name")
+
+
+TOGETHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+    "subscribe": _check_subscription,
+    "list_traces": _check_trace_query,
+    "append_output": lambda given: check_output(given["attempt"], given["data"]),
+    "put_record": lambda given: check_record(
+        given["kind"], given["key"], given["value"], given.get("keep_seconds")
+    ),
+    "export_rows": lambda given: positions.check_export_rows(
+        given["table"],
+        given["columns"],
+        given.get("until"),
+        given.get("queues"),
+        given.get("limit", 1),
+    ),
+    "export_messages": lambda given: positions.check_columns("messages", list(given["columns"])),
+    "log_end": lambda given: positions.check_log(given["table"]),
+}
+
+
+# --- the decorator ---------------------------------------------------------------------
+
+
+def checks_arguments(cls: T) -> T:
+    """Make a class check the arguments of the contract's calls before it carries them out."""
+    for call in CHECKS:
+        method = getattr(cls, call, None)
+        if method is not None:
+            setattr(cls, call, _checked(call, method))
+    return cls
+
+
+def _checked(call: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    checks, together = CHECKS[call], TOGETHER.get(call)
+    parameters = [one for one in signature(method).parameters.values() if one.name != "self"]
+    names = [one.name for one in parameters]
+    required = {one.name for one in parameters if one.default is one.empty}
+
+    @functools.wraps(method)
+    async def checked(self: Any, *args: Any, **options: Any) -> Any:
+        given = dict(zip(names, args, strict=False), **options)
+        if required <= given.keys():  # else the call itself raises TypeError
+            for name, value in given.items():
+                check = checks.get(name)
+                if check is not None:
+                    check(value)
+            if together is not None:
+                together(given)
+        return await method(self, *args, **options)
+
+    return checked
