@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from monarq.crypto import SEALED, Cipher, open_payload, parse_key
+from monarq.crypto import BOUND, Cipher, open_value, parse_key
 from monarq.errors import EncryptionKeyError, InvalidRequestError
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
@@ -15,12 +15,12 @@ PLAIN = b'{"secret":"the eagle has landed"}'
 @pytest.mark.parametrize("payload", [b"1", PLAIN, b"x" * 1_000_000])
 def test_a_sealed_payload_opens_to_what_was_sealed(payload: bytes) -> None:
     cipher = Cipher([KEY])
-    assert open_payload(cipher.seal(payload), cipher) == payload
+    assert open_value(cipher.seal(payload), cipher) == payload
 
 
 def test_a_sealed_payload_shows_nothing_of_the_plain_text_and_is_marked() -> None:
     sealed = Cipher([KEY]).seal(PLAIN)
-    assert sealed[0] == SEALED
+    assert sealed[0] == BOUND
     assert not any(PLAIN[i : i + 6] in sealed for i in range(len(PLAIN) - 6))
 
 
@@ -31,20 +31,20 @@ def test_the_same_payload_never_seals_to_the_same_bytes() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"0", b'"text"', b"[]", b"{}", b" 1", b"\n1"])
 def test_what_was_never_sealed_opens_as_it_is_with_or_without_a_key(payload: bytes) -> None:
-    assert open_payload(payload, None) == payload
-    assert open_payload(payload, Cipher([KEY])) == payload
+    assert open_value(payload, None) == payload
+    assert open_value(payload, Cipher([KEY])) == payload
 
 
 def test_without_a_key_the_error_names_the_key_that_is_missing() -> None:
     sealed = Cipher([KEY]).seal(PLAIN)
     with pytest.raises(EncryptionKeyError, match=sealed[1:5].hex()):
-        open_payload(sealed, None)
+        open_value(sealed, None)
 
 
 def test_a_wrong_key_is_refused_by_name_and_not_tried() -> None:
     sealed = Cipher([KEY]).seal(PLAIN)
     with pytest.raises(EncryptionKeyError, match=sealed[1:5].hex()):
-        open_payload(sealed, Cipher([OTHER_KEY]))
+        open_value(sealed, Cipher([OTHER_KEY]))
 
 
 @pytest.mark.parametrize("at", [5, 16, 17, 20, -17, -1])

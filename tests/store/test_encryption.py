@@ -1,14 +1,12 @@
 """Encryption at rest: unreadable in the file and the tables; without the key nothing is leased."""
 
-import asyncio
-from pathlib import Path
-
 import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import EncryptionKeyError, InvalidRequestError, TransactionFailedError
 from monarq.model import Ack, DeadLetterFilter, Pop, Push, PushItem, QueueKind
 from monarq.store import Store, open_store
+from tests.store.at_rest import bytes_at_rest, holds
 from tests.store.calls import ack, code_of, pop, pop_one, push, push_many, transaction
 from tests.store.conftest import KEY, OpenStore, Place
 from tests.store.scenarios import (
@@ -32,37 +30,6 @@ async def encrypted(store: Store) -> None:
     """An ordered queue `q` and a work queue `w`."""
     await store.configure("q", options={"encryptionEnabled": True})
     await store.configure("w", kind=WORK, options={"encryptionEnabled": True})
-
-
-async def bytes_at_rest(place: Place) -> bytes:
-    """Everything that lies on the disk, or in the tables."""
-    if not place.is_postgres:
-        path = Path(place.address.removeprefix("sqlite:///"))
-        files = await asyncio.to_thread(lambda: sorted(path.parent.glob(f"{path.name}*")))
-        return b"".join([await asyncio.to_thread(file.read_bytes) for file in files])
-    import asyncpg
-
-    connection = await asyncpg.connect(place.address)
-    try:
-        tables = await connection.fetch(
-            "select c.oid::regclass::text from pg_class c"
-            " join pg_namespace n on n.oid = c.relnamespace"
-            " where n.nspname = $1 and c.relkind = 'r'",
-            place.schema,
-        )
-        parts = []
-        for (table,) in tables:
-            for (row,) in await connection.fetch(f"select t::text from {table} t"):
-                parts.append(row.encode())
-        return b"\n".join(parts)
-    finally:
-        await connection.close()
-
-
-def holds(at_rest: bytes, text: bytes) -> bool:
-    """As it is, or as the hex digits in which PostgreSQL shows bytes."""
-    bare = text.strip(b'"')
-    return bare in at_rest or bare.hex().encode() in at_rest
 
 
 async def test_sealed_payloads_cannot_be_read_in_the_file_or_the_tables(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from monarq.crypto import SEALED
+from monarq.crypto import SEALS
 from monarq.errors import InvalidRequestError, NotFoundError, QueueFullError
 from monarq.model import MAX_BATCH, Push, PushColumns, Pushed, PushItem, PushStatus, QueueKind
 from monarq.store import Store
@@ -182,7 +182,8 @@ async def test_columns_for_a_work_queue_share_a_call_with_others(store: Store) -
         (PushColumns("q", "p", []), "items"),
         (PushColumns("q", "p", [b"1"] * (MAX_BATCH + 1)), "items"),
         (PushColumns("q", "p", [b"1", b""]), "payload"),
-        (PushColumns("q", "p", [b"1", bytes([SEALED]) + b"1"]), "payload"),
+        (PushColumns("q", "p", [b"1", SEALS[:1] + b"1"]), "payload"),
+        (PushColumns("q", "p", [b"1", SEALS[1:] + b"1"]), "payload"),
         (PushColumns("q", "p", [b"1", b"1" * ((16 << 20) + 1)]), "payload"),
         (PushColumns("q", "p", [b"1", b"2"], ["a"]), "transactionIds"),
         (PushColumns("q", "p", [b"1", b"2"], ["a", ""]), "transactionId"),

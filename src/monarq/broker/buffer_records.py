@@ -19,7 +19,7 @@ from enum import Enum
 import msgspec
 from msgspec import Struct
 
-from monarq.crypto import Cipher, open_payload
+from monarq.crypto import BUFFERED, Cipher, open_value
 from monarq.model import DEFAULT_PARTITION, Push, PushItem
 
 MAGIC = b"MQ1"
@@ -125,7 +125,7 @@ def encode_entry(entry: Entry, salt: int, cipher: Cipher | None = None) -> bytes
     )
     flags = 0
     if cipher is not None:
-        body, flags = cipher.seal(body), SEALED_BODY
+        body, flags = cipher.seal(body, BUFFERED), SEALED_BODY
     if len(body) > MAX_BODY_BYTES:
         raise ValueError(f"a record of {len(body)} bytes is too large for the buffer")
     start = MAGIC + bytes([flags]) + struct.pack(">II", len(body), zlib.crc32(body, salt))
@@ -135,7 +135,7 @@ def encode_entry(entry: Entry, salt: int, cipher: Cipher | None = None) -> bytes
 def decode_entry(frame: Frame, cipher: Cipher | None = None) -> Entry:
     """Raises `EncryptionKeyError` if it needs a key, `UnreadableRecordError` if it makes no
     sense although its checksum is right."""
-    body = open_payload(frame.body, cipher) if frame.flags & SEALED_BODY else frame.body
+    body = open_value(frame.body, cipher, BUFFERED) if frame.flags & SEALED_BODY else frame.body
     try:
         found = _decoder.decode(body)
     except msgspec.DecodeError as error:

@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 from monarq import private_files
 from monarq.broker.journal import sync_directory, write_all
 from monarq.clock import SECOND
-from monarq.crypto import Cipher
+from monarq.crypto import BUFFERED, Cipher
 from monarq.errors import EncryptionKeyError
 from monarq.model import DEFAULT_PARTITION, Push, PushItem
 
@@ -107,7 +107,7 @@ class SetAside:
         items = [readable(item) for item in push.items]
         if self._cipher is None:
             return msgspec.structs.replace(line, items=items)
-        sealed = self._cipher.seal(msgspec.json.encode(items))
+        sealed = self._cipher.seal(msgspec.json.encode(items), BUFFERED)
         return msgspec.structs.replace(line, sealed=base64.b64encode(sealed).decode())
 
     def add_bytes(self, source: str, offset: int, data: bytes, reason: str) -> str:
@@ -204,7 +204,7 @@ def _items(line: SetAsidePush, cipher: Cipher | None) -> list[PushItem]:
     if line.sealed is not None:
         if cipher is None:
             raise EncryptionKeyError("this push was encrypted: give the encryption keys")
-        opened = cipher.open(base64.b64decode(line.sealed))
+        opened = cipher.open(base64.b64decode(line.sealed), BUFFERED)
         items = msgspec.json.decode(opened, type=list[ReadableItem])
     return [_restored(item) for item in items or ()]
 

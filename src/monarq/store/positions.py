@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from monarq.crypto import Cipher, open_payload
+from monarq.crypto import SEALED_TEXT, SEALS, Cipher
 from monarq.errors import InvalidRequestError
+from monarq.ids import message_id
+from monarq.store import sealing
 from monarq.store.exported import MOST_ROWS, MOST_SPANS, STORED_TABLES, ExportedRows, Span
 from monarq.store.validation import check_int, check_limit, check_name, check_time
 from monarq.tables import get_table
@@ -25,6 +27,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "items": ("partition_id", "seq"),
 }
 """The columns that a table is read in the order of; the first one is its position."""
+_SEALED_COLUMNS = frozenset({"payload", "error", "result"})
+_SEALED_BEGINNINGS = frozenset({SEALED_TEXT, *(bytes([byte]) for byte in SEALS)})
 _DIGITS = 19
 _LAST = 2**63 - 1
 
@@ -50,16 +54,57 @@ def place(table: str, text: str | None, field: str) -> LogPlace:
 def page(
     table: str, columns: Sequence[str], rows: Sequence[Any], limit: int, cipher: Cipher | None
 ) -> ExportedRows:
-    """Of rows that begin with their keys, at most `limit` of them."""
+    """A page of rows that begin with their keys and end with their `binding`, at most `limit`."""
     keys = len(KEYS[table])
     after = None
     if len(rows) == limit:
         after = ".".join(map(position, rows[-1][:keys]))
-    plain = [row[keys:] for row in rows]
-    if "payload" in columns:
-        at = columns.index("payload")
-        plain = [(*row[:at], open_payload(bytes(row[at]), cipher), *row[at + 1 :]) for row in plain]
-    return ExportedRows(plain, after)
+    if not _SEALED_COLUMNS.isdisjoint(columns):
+        sealed = [(at, name) for at, name in enumerate(columns) if name in _SEALED_COLUMNS]
+        count = len(columns)
+        opened = [_opened(tuple(row[keys:]), sealed, count, cipher) for row in rows]
+        return ExportedRows(opened, after)
+    return ExportedRows([row[keys:] for row in rows], after)
+
+
+def binding(table: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """SQL for the values that sealed columns among these are bound to, see `sealing`; `d` is the
+    table, `q` its queue, `p` the partition of an item."""
+    if _SEALED_COLUMNS.isdisjoint(columns):
+        return ()
+    if "payload" not in columns:
+        return ("q.name",)
+    partition = "p.name" if table == "items" else "d.partition_name"
+    return ("q.name", partition, "d.transaction_id", "d.headers", "d.partition_id", "d.seq")
+
+
+def _opened(
+    row: tuple[Any, ...], sealed: Sequence[tuple[int, str]], count: int, cipher: Cipher | None
+) -> tuple[Any, ...]:
+    """The first values of a row, `count` of them, with the sealed ones as they were given."""
+    values: list[Any] | None = None
+    for at, name in sealed:
+        if row[at] is not None and row[at][:1] in _SEALED_BEGINNINGS:
+            values = values or list(row[:count])
+            values[at] = _open(name, row[at], row[count:], cipher)
+    return row[:count] if values is None else tuple(values)
+
+
+def _open(name: str, value: Any, bound: tuple[Any, ...], cipher: Cipher | None) -> Any:
+    queue = _text(bound[0])
+    if name == "error":
+        return sealing.open_error(_text(value), cipher, queue)
+    if name == "result":
+        return sealing.open_result(bytes(value), cipher, queue)
+    _, partition, own, headers, *number = bound
+    if own is not None and _text(own) == message_id(*number):
+        own = None
+    own = None if own is None else _text(own)
+    return sealing.open_payload(bytes(value), cipher, queue, _text(partition), own, headers)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else bytes(value).decode()
 
 
 def check_export_rows(

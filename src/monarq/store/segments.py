@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from monarq.crypto import SEALED, Cipher, open_payload
 from monarq.model import Segment
 
 T = TypeVar("T")
@@ -110,22 +109,6 @@ def cut(segment: Segment, first_seq: int, last_seq: int) -> Segment | None:
         producers=part(segment.producers, start, end),
         headers=part(segment.headers, start, end),
     )
-
-
-def opened(segment: Segment, cipher: Cipher | None) -> Segment:
-    """With its payloads as they were pushed."""
-    data, offsets = opened_bytes(segment.data, segment.offsets, cipher)
-    return segment if data is segment.data else structs.replace(segment, data=data, offsets=offsets)
-
-
-def opened_bytes(data: bytes, offsets: bytes, cipher: Cipher | None) -> tuple[bytes, bytes]:
-    """Payloads and offsets with the payloads as they were pushed."""
-    # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
-    if SEALED not in data:
-        return data, offsets
-    payloads = [open_payload(payload, cipher) for payload in unpack(data, from_bytes(offsets))]
-    packed, bounds = pack(payloads)
-    return packed, to_bytes(bounds)
 
 
 def part(values: list[T] | None, start: int, end: int) -> list[T] | None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from monarq.crypto import Cipher
 from monarq.errors import MonarqError
 from monarq.ids import parse_lease_id
 from monarq.model import Ack, Acked, AckStatus, Pop, Popped
@@ -41,6 +42,7 @@ _ALL_ENDED = (None, [True])
 async def ack_and_pop(
     database: Database,
     catalog: Catalog,
+    cipher: Cipher | None,
     popper: Popper,
     acks: Sequence[Ack],
     pops: Sequence[Pop],
@@ -62,7 +64,7 @@ async def ack_and_pop(
         rows = await _fetch(database, look, max_bytes, [run.lease for run in runs], under)
         acked = answers_to_runs(catalog, runs, _answers_to_runs(rows, len(runs)))
         return acked, await popper.finish(look, _of_pops(rows), max_bytes)
-    acked = await ack(database, catalog, acks) if acks else []
+    acked = await ack(database, catalog, cipher, acks) if acks else []
     return acked, await popper.pop(pops, max_bytes) if pops else []
 
 

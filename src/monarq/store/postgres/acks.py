@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
+from monarq.crypto import Cipher
 from monarq.errors import (
     LeaseError,
     LeaseExpiredError,
@@ -23,6 +24,7 @@ from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.postgres.item_acks import ack_items, complete_items, completed_items
 from monarq.store.postgres.message_acks import ack_messages, complete_runs, runs_in_line
+from monarq.store.postgres.sealed_answers import says_something, sealed_parts
 from monarq.store.validation import check_ack
 
 _LEASES = "select * from monarq.ack_leases($1, $2, $3, $4, $5, $6)"
@@ -32,17 +34,18 @@ _DISPUTED = {AnsweredEarlierError, LeaseForeignError, LeaseTakenOverError, Lease
 
 
 async def ack(
-    unit: Database | Work, catalog: Catalog, requests: Sequence[Ack]
+    unit: Database | Work, catalog: Catalog, cipher: Cipher | None, requests: Sequence[Ack]
 ) -> list[Outcome[Acked]]:
-    outcomes = await _by_kind(unit, catalog, requests)
+    outcomes = await _by_kind(unit, catalog, cipher, requests)
     if _DISPUTED.isdisjoint(map(type, outcomes)):
         return outcomes
-    return await _in_order(unit, catalog, requests, outcomes)
+    return await _in_order(unit, catalog, cipher, requests, outcomes)
 
 
 async def _in_order(
     unit: Database | Work,
     catalog: Catalog,
+    cipher: Cipher | None,
     requests: Sequence[Ack],
     outcomes: list[Outcome[Acked]],
 ) -> list[Outcome[Acked]]:
@@ -60,25 +63,26 @@ async def _in_order(
         if n < last:
             outcomes[n] = fault("lease_foreign")
         elif isinstance(outcome, LeaseForeignError):
-            [outcomes[n]] = await _by_kind(unit, catalog, [request])
+            [outcomes[n]] = await _by_kind(unit, catalog, cipher, [request])
     return outcomes
 
 
 async def _by_kind(
-    unit: Database | Work, catalog: Catalog, requests: Sequence[Ack]
+    unit: Database | Work, catalog: Catalog, cipher: Cipher | None, requests: Sequence[Ack]
 ) -> list[Outcome[Acked]]:
     runs = runs_in_line(catalog, requests) if len(requests) >= _FEW else None
     if runs is not None:
         return await complete_runs(unit, catalog, runs)
     items = completed_items(catalog, requests)
     if items is not None:
-        return await complete_items(unit, items)
+        return await complete_items(unit, catalog, cipher, items)
     outcomes: list[Outcome[Acked] | None] = [_refused(request) for request in requests]
     valid = [(n, request) for n, request in enumerate(requests) if outcomes[n] is None]
-    if all(request.partition_id is None for _, request in valid):
+    # To seal an error one has to know what its lease is over.
+    if all(request.partition_id is None and not says_something(request) for _, request in valid):
         await _ack_leases(unit, catalog, valid, outcomes)
     else:
-        await _ack_parts(unit, catalog, valid, outcomes)
+        await _ack_parts(unit, catalog, cipher, valid, outcomes)
     return [outcome for outcome in outcomes if outcome is not None]
 
 
@@ -93,11 +97,15 @@ def _refused(request: Ack) -> MonarqError | None:
 async def _ack_parts(
     unit: Database | Work,
     catalog: Catalog,
+    cipher: Cipher | None,
     requests: Sequence[tuple[int, Ack]],
     outcomes: list[Outcome[Acked] | None],
 ) -> None:
     """Messages, items and whole leases in any mixture: messages are one call, items another."""
     parts = await _parts(unit, catalog, requests, outcomes)
+    parts, refused = await sealed_parts(unit, catalog, cipher, parts)
+    for index, error in refused.items():
+        outcomes[index] = error
     ordered = [part for part in parts if part[2].kind is QueueKind.ORDERED]
     work = [part for part in parts if part[2].kind is QueueKind.WORK]
     answers: list[tuple[int, Outcome[Acked]]] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from monarq.crypto import SEALED, Cipher, open_payload
-from monarq.errors import EncryptionKeyError, NotFoundError
+from monarq.crypto import Cipher
+from monarq.errors import NotFoundError
+from monarq.ids import message_id
 from monarq.model import ERROR_KEY_LENGTH, DeadLetter, DeadLetterFilter, Page, Queue
-from monarq.store import paging
+from monarq.store import paging, sealing
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
@@ -23,12 +24,21 @@ MATCHING = f"""
         and ($4::bigint is null or d.failed_at >= $4)
         and ($5::bigint is null or d.failed_at <= $5)
         and ($6::bigint[] is null or d.id = any ($6))
-        and ($7::text is null or {ERROR_KEY} = $7)
+        and ($7::text[] is null or {ERROR_KEY} = any ($7))
+"""
+_TO_SEAL = """
+    select d.*, own.name as queue, q.name as target,
+        case when q.kind = 'work' then 'Default' else d.partition_name end as target_partition
+    from monarq.dead_letters d
+    join monarq.queues own on own.id = d.queue_id
+    join monarq.queues q on q.id = coalesce($2, d.queue_id)
+    where d.id = any ($1) and not (d.is_item and q.id = d.queue_id)
+        and (q.encryption_enabled or get_byte(d.payload, 0) in (1, 2))
 """
 _STEP = 1000
 
 
-def arguments(which: DeadLetterFilter) -> list[Any]:
+def arguments(which: DeadLetterFilter, cipher: Cipher | None) -> list[Any]:
     return [
         which.queue,
         which.group,
@@ -36,7 +46,7 @@ def arguments(which: DeadLetterFilter) -> list[Any]:
         which.failed_from,
         which.failed_to,
         which.ids,
-        which.error,
+        None if which.error is None else sealing.error_lines(which.error, cipher),
     ]
 
 
@@ -50,7 +60,7 @@ async def list_dead_letters(
     rows = await database.fetch(
         f"select d.*, q.name as queue {MATCHING} and ($8::bigint is null or d.id < $8) "
         "order by d.id desc limit $9",
-        *arguments(which),
+        *arguments(which, cipher),
         paging.position(after, "dead letters", int),
         limit + 1,
     )
@@ -58,8 +68,11 @@ async def list_dead_letters(
     return paging.page(letters, limit, "dead letters", lambda letter: letter.id)
 
 
-async def count_dead_letters(database: Database, which: DeadLetterFilter) -> int:
-    count: int = await database.fetchval(f"select count(*) {MATCHING}", *arguments(which))
+async def count_dead_letters(
+    database: Database, cipher: Cipher | None, which: DeadLetterFilter
+) -> int:
+    values = arguments(which, cipher)
+    count: int = await database.fetchval(f"select count(*) {MATCHING}", *values)
     return count
 
 
@@ -105,53 +118,74 @@ async def _redrive_some(
     target: int | None,
     count: int,
 ) -> int:
-    ids = await _lock_some(unit, which, count)
+    ids = await _lock_some(unit, cipher, which, count)
     await _seal(unit, cipher, ids, target)
     await unit.fetch("select monarq.redrive($1, $2, $3)", unit.now(), ids, target)
     return len(ids)
 
 
 async def _seal(unit: Work, cipher: Cipher | None, ids: list[int], target: int | None) -> None:
-    """Seal plain payloads that are on their way to an encrypted queue."""
-    plain = await unit.fetch(
-        "select d.id, d.payload from monarq.dead_letters d "
-        "join monarq.queues q on q.id = coalesce($2, d.queue_id) and q.encryption_enabled "
-        "where d.id = any($1) and not (d.is_item and q.id = d.queue_id) "
-        "and get_byte(d.payload, 0) <> $3",
-        ids,
-        target,
-        SEALED,
-    )
-    if plain and cipher is None:
-        raise EncryptionKeyError("the queue is encrypted, and this store was given no key")
-    for row in plain:
-        assert cipher is not None
+    """Seal payloads for the place to which the procedure is about to move them: those that were
+    sealed for their old place, and plain ones that go to an encrypted queue."""
+    rows = await unit.fetch(_TO_SEAL, ids, target)
+    for row in rows:
+        if cipher is None:
+            raise sealing.no_key(row["target"])
+        context = sealing.payload_context(row["target"], row["target_partition"], None)
+        payload = cipher.seal(_opened(row, cipher), context)
         await unit.fetch(
-            "update monarq.dead_letters set payload = $2 where id = $1",
-            row["id"],
-            cipher.seal(row["payload"]),
+            "update monarq.dead_letters set payload = $2 where id = $1", row["id"], payload
         )
 
 
-async def purge_dead_letters(database: Database, which: DeadLetterFilter) -> int:
+def _opened(row: Any, cipher: Cipher | None) -> bytes:
+    """The payload of a dead letter as it was pushed."""
+    own = row["transaction_id"]
+    if own == message_id(row["partition_id"], row["seq"]):
+        own = None
+    return sealing.open_payload(
+        row["payload"], cipher, row["queue"], row["partition_name"], own, row["headers"]
+    )
+
+
+async def opened_keys(database: Database, cipher: Cipher | None, ids: list[int]) -> dict[int, str]:
+    """The first lines of the errors of these dead letters, as they were given."""
+    if not ids:
+        return {}
+    rows = await database.fetch(
+        "select d.id, d.error, q.name as queue from monarq.dead_letters d "
+        "join monarq.queues q on q.id = d.queue_id where d.id = any ($1)",
+        ids,
+    )
+    return {
+        row["id"]: sealing.first_line(sealing.open_error(row["error"], cipher, row["queue"]))
+        for row in rows
+    }
+
+
+async def purge_dead_letters(
+    database: Database, cipher: Cipher | None, which: DeadLetterFilter
+) -> int:
     done = 0
     while True:
-        purged = await database.atomically(lambda unit: _purge_some(unit, which))
+        purged = await database.atomically(lambda unit: _purge_some(unit, cipher, which))
         done += purged
         if purged < _STEP:
             return done
 
 
-async def _purge_some(unit: Work, which: DeadLetterFilter) -> int:
-    ids = await _lock_some(unit, which, _STEP)
+async def _purge_some(unit: Work, cipher: Cipher | None, which: DeadLetterFilter) -> int:
+    ids = await _lock_some(unit, cipher, which, _STEP)
     await unit.fetch("select monarq.drop_letters($1)", ids)
     return len(ids)
 
 
-async def _lock_some(unit: Work, which: DeadLetterFilter, limit: int) -> list[int]:
+async def _lock_some(
+    unit: Work, cipher: Cipher | None, which: DeadLetterFilter, limit: int
+) -> list[int]:
     rows = await unit.fetch(
         f"select d.id {MATCHING} order by d.id limit $8 for update of d skip locked",
-        *arguments(which),
+        *arguments(which, cipher),
         limit,
     )
     return [row["id"] for row in rows]
@@ -166,12 +200,12 @@ def _letter_from(row: Any, cipher: Cipher | None) -> DeadLetter:
         seq=row["seq"],
         transaction_id=row["transaction_id"],
         group=row["group_name"],
-        payload=open_payload(row["payload"], cipher),
-        error=row["error"],
+        payload=_opened(row, cipher),
+        error=sealing.open_error(row["error"], cipher, row["queue"]),
         attempts=row["attempts"],
         created_at=row["created_at"],
         failed_at=row["failed_at"],
         trace_id=row["trace_id"],
         producer=row["producer"],
-        headers=row["headers"].encode() if row["headers"] is not None else None,
+        headers=row["headers"] and sealing.open_headers(row["headers"].encode(), cipher),
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from monarq.crypto import Cipher
+from monarq.crypto import Cipher, has_seal
 from monarq.errors import StoreUnavailableError
 from monarq.model import PartitionRange, QueueKind
-from monarq.store import positions, segments
+from monarq.store import positions, sealing
 from monarq.store.exported import ExportedMessages, ExportedRows, ExportedSegment, Span
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue_of
@@ -54,6 +53,13 @@ _MESSAGES = """
     ) as p
     cross join lateral (select name from monarq.queues where id = p.queue_id offset 0) as q
     where w.before <= $4 order by w.place, w.first_seq
+"""
+_BINDING = """
+    select s.transaction_ids, s.headers
+    from unnest($1::bigint[], $2::bigint[]) with ordinality as r (partition_id, first_seq, place)
+    left join monarq.segments s
+        on s.partition_id = r.partition_id and s.first_seq = r.first_seq
+    order by r.place
 """
 _LISTS = {"transaction_id": "transaction_ids", "trace_id": "trace_ids", "producer": "producers"}
 
@@ -125,7 +131,12 @@ async def export_messages(
     # Without payloads there is nothing large.
     most = max_bytes if "payload" in columns else 1 << 62
     rows = await database.fetch(sql, *_columns_of(spans), most)
-    found = [_segment(row, cipher) for row in rows]
+    found = [ExportedSegment(*row[:12]) for row in rows]
+    sealed = [n for n, one in enumerate(found) if one.data is not None and has_seal(one.data)]
+    if sealed:
+        opened = await _opened(database, cipher, [found[n] for n in sealed])
+        for n, segment in zip(sealed, opened, strict=True):
+            found[n] = segment
     if not rows or len(rows) == rows[0]["found"]:
         return ExportedMessages(found)
     return ExportedMessages(found, (rows[-1]["place"] - 1, found[-1].first_seq + found[-1].end))
@@ -135,12 +146,29 @@ def _columns_of(spans: Sequence[Span]) -> list[list[int]]:
     return [list(values) for values in zip(*spans, strict=True)] or [[], [], []]
 
 
-def _segment(row: Any, cipher: Cipher | None) -> ExportedSegment:
-    segment = ExportedSegment(*row[:12])
-    if segment.data is None or segment.offsets is None:
-        return segment
-    data, offsets = segments.opened_bytes(segment.data, segment.offsets, cipher)
-    return segment if data is segment.data else segment._replace(data=data, offsets=offsets)
+async def _opened(
+    database: Database, cipher: Cipher | None, found: Sequence[ExportedSegment]
+) -> list[ExportedSegment]:
+    """Segments with their payloads as they were pushed. Sealed payloads are bound to transaction
+    ids and headers, which nobody may have asked for."""
+    rows = await database.fetch(
+        _BINDING, [one.partition_id for one in found], [one.first_seq for one in found]
+    )
+    opened = []
+    for segment, (ids, headers) in zip(found, rows, strict=True):
+        assert segment.data is not None
+        assert segment.offsets is not None
+        data, offsets = sealing.open_segment(
+            segment.data,
+            segment.offsets,
+            cipher,
+            segment.queue,
+            segment.partition,
+            ids,
+            headers,
+        )
+        opened.append(segment._replace(data=data, offsets=offsets))
+    return opened
 
 
 # --- rows ----------------------------------------------------------------------------------
@@ -159,13 +187,14 @@ async def export_rows(
     start = positions.place(table, after, "after")
     end = None if until is None else positions.place(table, until, "until")[0]
     expressions = _EXPRESSIONS[table]
+    bound = positions.binding(table, columns)
     keys = [f"d.{name}" for name in positions.KEYS[table]]
     chosen = [
         "q.name" if name == "queue" else expressions.get(name, f"d.{name}") for name in columns
     ]
     numbers = ", ".join(f"${n}" for n in range(4, 4 + len(keys)))
     rows = await database.fetch(
-        f"select {', '.join((*keys, *chosen))} from monarq.{table} d "
+        f"select {', '.join((*keys, *chosen, *bound))} from monarq.{table} d "
         f"join monarq.queues q on q.id = d.queue_id {_JOINS.get(table, '')} "
         f"where ({', '.join(keys)}) > ({numbers}) "
         f"and ($1::bigint is null or {keys[0]} <= $1) "

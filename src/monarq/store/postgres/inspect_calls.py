@@ -34,7 +34,7 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         )
 
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
-        return await dead_letters.count_dead_letters(self._database, which)
+        return await dead_letters.count_dead_letters(self._database, self._cipher, which)
 
     async def redrive(
         self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
@@ -42,7 +42,7 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         return await dead_letters.redrive(self._database, self._cipher, which, to, limit)
 
     async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
-        return await dead_letters.purge_dead_letters(self._database, which)
+        return await dead_letters.purge_dead_letters(self._database, self._cipher, which)
 
     # --- messages, items, logs -----------------------------------------------------------
 
@@ -106,15 +106,15 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Delivery]:
-        return await logs.list_deliveries(self._database, queue, limit, after)
+        return await logs.list_deliveries(self._database, self._cipher, queue, limit, after)
 
     async def list_attempts(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Attempt]:
-        return await items.list_attempts(self._database, queue, limit, after)
+        return await items.list_attempts(self._database, self._cipher, queue, limit, after)
 
     async def add_trace(self, trace: Trace) -> Trace:
-        return await logs.add_trace(self._database, trace)
+        return await logs.add_trace(self._database, self._cipher, trace)
 
     async def list_traces(
         self,
@@ -126,7 +126,7 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         after: str | None = None,
     ) -> Page[Trace]:
         return await logs.list_traces(
-            self._database, partition_id, transaction_id, name, limit, after
+            self._database, self._cipher, partition_id, transaction_id, name, limit, after
         )
 
     async def list_trace_names(self, *, limit: int = 100, after: str | None = None) -> Page[str]:
@@ -146,12 +146,14 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
     # --- output of attempts, records -----------------------------------------------------
 
     async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
-        return await records.append_output(self._database, item_id, attempt, data)
+        return await records.append_output(self._database, self._cipher, item_id, attempt, data)
 
     async def read_output(
         self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
     ) -> OutputPart:
-        return await records.read_output(self._database, item_id, attempt, start, max_bytes)
+        return await records.read_output(
+            self._database, self._cipher, item_id, attempt, start, max_bytes
+        )
 
     async def put_record(
         self,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarq.crypto import Cipher, open_payload
+from msgspec import structs
+
+from monarq.crypto import Cipher, has_seal
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import message_id, parse_message_id
 from monarq.model import Page, QueueKind, Segment, StoredMessage
-from monarq.store import paging, segments
+from monarq.store import paging, sealing, segments
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.figures import group_states
@@ -99,17 +101,18 @@ async def get_message(
     if row is None or not row["payload"]:
         raise _no_message(partition_id, transaction_id)
     [states] = await group_states(database, [(partition_id, seq)])
+    own, headers = row["transaction_id"], row["headers"]
     return StoredMessage(
         queue=facts.queue,
         partition=facts.name,
         partition_id=partition_id,
         seq=seq,
-        transaction_id=row["transaction_id"],
-        payload=open_payload(row["payload"], cipher),
+        transaction_id=own,
+        payload=sealing.open_payload(row["payload"], cipher, facts.queue, facts.name, own, headers),
         created_at=row["created_at"],
         trace_id=row["trace_id"],
         producer=row["producer"],
-        headers=row["headers"].encode() if row["headers"] is not None else None,
+        headers=headers and sealing.open_headers(headers.encode(), cipher),
         groups=states,
     )
 
@@ -160,6 +163,7 @@ def _messages_from(
         row[column] or [None] * row["count"]
         for column in ("transaction_ids", "trace_ids", "producers", "headers")
     )
+    payloads = sealing.open_payloads(payloads, cipher, facts.queue, facts.name, ids, headers)
     return [
         StoredMessage(
             queue=facts.queue,
@@ -167,11 +171,11 @@ def _messages_from(
             partition_id=facts.id,
             seq=seq,
             transaction_id=ids[n] or message_id(facts.id, seq),
-            payload=open_payload(payload, cipher),
+            payload=payload,
             created_at=row["created_at"],
             trace_id=traces[n],
             producer=producers[n],
-            headers=headers[n].encode() if headers[n] is not None else None,
+            headers=headers[n] and sealing.open_headers(headers[n].encode(), cipher),
         )
         for n, (seq, payload) in enumerate(enumerate(payloads, row["first_seq"]))
         if seq >= start and payload
@@ -187,7 +191,8 @@ async def export_read(
     last_seq: int,
     max_bytes: int,
 ) -> list[Segment]:
-    if partition_id not in await catalog.facts([partition_id]):
+    place = (await catalog.facts([partition_id])).get(partition_id)
+    if place is None:
         raise NotFoundError(f"there is no partition {partition_id}")
     found: list[Segment] = []
     size = 0
@@ -200,10 +205,29 @@ async def export_read(
         for row in rows:
             segment = segments.cut(_segment_from(row), first_seq, last_seq)
             if segment is not None:
-                found.append(segments.opened(segment, cipher))
+                found.append(_opened(segment, cipher, place))
                 size += len(segment.data)
             first_seq = max(first_seq, row["first_seq"] + row["count"])
     return found
+
+
+def _opened(segment: Segment, cipher: Cipher | None, place: PartitionFacts) -> Segment:
+    """The segment with payloads and headers as they were pushed."""
+    if segment.headers is not None:
+        opened = [sealing.open_headers(one, cipher) for one in segment.headers]
+    if not has_seal(segment.data):
+        return segment if segment.headers is None else structs.replace(segment, headers=opened)
+    data, offsets = sealing.open_segment(
+        segment.data,
+        segment.offsets,
+        cipher,
+        place.queue,
+        place.name,
+        segment.transaction_ids,
+        segment.headers,
+    )
+    headers = None if segment.headers is None else opened
+    return structs.replace(segment, data=data, offsets=offsets, headers=headers)
 
 
 def _segment_from(row: Any) -> Segment:

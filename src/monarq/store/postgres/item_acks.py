@@ -8,13 +8,16 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from monarq.errors import MonarqError
+from monarq.crypto import Cipher
+from monarq.errors import EncryptionKeyError, MonarqError
 from monarq.ids import parse_lease_id
 from monarq.model import DEFAULT_PARTITION, Ack, Acked, AckStatus, QueueKind
+from monarq.store import sealing
 from monarq.store.contract import Outcome
 from monarq.store.postgres.ack_parts import STATUS, Part, fault, lease_of, named
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database, Work, one_for_all
+from monarq.store.postgres.sealed_answers import encrypted_queues
 from monarq.store.validation.fields import check_bytes, check_common_name
 
 _ITEMS = "select * from monarq.ack_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
@@ -102,7 +105,16 @@ async def ack_items(unit: Database | Work, parts: list[Part]) -> list[tuple[int,
     ]
 
 
-async def complete_items(unit: Database | Work, items: CompletedItems) -> list[Outcome[Acked]]:
+async def complete_items(
+    unit: Database | Work, catalog: Catalog, cipher: Cipher | None, items: CompletedItems
+) -> list[Outcome[Acked]]:
+    results = _unless_none(items.results)
+    queue = items.facts.queue
+    if results is not None and await encrypted_queues(unit, catalog, cipher, [queue]):
+        try:
+            results = [sealing.stored_result(result, cipher, queue) for result in results]
+        except EncryptionKeyError as error:
+            return [error] * len(items.names)
     row: Any = await unit.fetchrow(
         _ITEMS,
         unit.now(),
@@ -114,7 +126,7 @@ async def complete_items(unit: Database | Work, items: CompletedItems) -> list[O
         [STATUS[AckStatus.COMPLETED]],
         None,
         None,
-        _unless_none(items.results),
+        results,
         None,
     )
     if row["faults"] is None:

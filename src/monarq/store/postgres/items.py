@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from monarq.crypto import Cipher, open_payload
+from monarq.crypto import Cipher
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.ids import message_id, parse_message_id
-from monarq.model import Attempt, AttemptOutcome, Item, ItemState, Page, QueueKind
-from monarq.store import paging
+from monarq.model import (
+    DEFAULT_PARTITION,
+    Attempt,
+    AttemptOutcome,
+    Item,
+    ItemState,
+    Page,
+    QueueKind,
+)
+from monarq.store import paging, sealing
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue, get_queue_of
 from monarq.store.validation import check_item_id
@@ -156,11 +164,11 @@ async def item_attempts(database: Database, cipher: Cipher | None, item_id: str)
     )
     if not rows:
         await get_item(database, cipher, item_id)
-    return [_attempt_from(row) for row in rows]
+    return [_attempt_from(row, cipher) for row in rows]
 
 
 async def list_attempts(
-    database: Database, queue: str | None, limit: int, after: str | None
+    database: Database, cipher: Cipher | None, queue: str | None, limit: int, after: str | None
 ) -> Page[Attempt]:
     rows = await database.fetch(
         f"{_ATTEMPTS} where a.id > $1 and ($2::text is null or q.name = $2) order by a.id limit $3",
@@ -171,7 +179,7 @@ async def list_attempts(
     if queue is not None and not rows:
         await get_queue(database, queue)
     found = paging.page(rows, limit, "attempts", lambda row: row["id"])
-    return Page([_attempt_from(row) for row in found.rows], found.next)
+    return Page([_attempt_from(row, cipher) for row in found.rows], found.next)
 
 
 async def cancel_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
@@ -207,13 +215,20 @@ def _no_item(item_id: str) -> NotFoundError:
 
 
 def item_from(row: Any, cipher: Cipher | None) -> Item:
-    state = ItemState(row["state"])
+    state, headers = ItemState(row["state"]), row["headers"]
     return Item(
         queue=row["queue"],
         partition_id=row["partition_id"],
         seq=row["seq"],
         transaction_id=row["transaction_id"] or message_id(row["partition_id"], row["seq"]),
-        payload=open_payload(row["payload"], cipher),
+        payload=sealing.open_payload(
+            row["payload"],
+            cipher,
+            row["queue"],
+            DEFAULT_PARTITION,
+            row["transaction_id"],
+            headers,
+        ),
         state=state,
         priority=row["priority"],
         effective_priority=row["effective_priority"],
@@ -225,14 +240,14 @@ def item_from(row: Any, cipher: Cipher | None) -> Item:
         lease_until=row["due_at"] if state is ItemState.LEASED else None,
         finished_at=row["finished_at"],
         consumer=row["consumer"],
-        error=row["error"],
+        error=sealing.open_error(row["error"], cipher, row["queue"]),
         trace_id=row["trace_id"],
         producer=row["producer"],
-        headers=row["headers"].encode() if row["headers"] is not None else None,
+        headers=headers and sealing.open_headers(headers.encode(), cipher),
     )
 
 
-def _attempt_from(row: Any) -> Attempt:
+def _attempt_from(row: Any, cipher: Cipher | None) -> Attempt:
     return Attempt(
         item_id=message_id(row["partition_id"], row["seq"]),
         queue=row["queue"],
@@ -241,6 +256,6 @@ def _attempt_from(row: Any) -> Attempt:
         ended_at=row["ended_at"],
         outcome=AttemptOutcome(row["outcome"]),
         consumer=row["consumer"],
-        error=row["error"],
-        result=row["result"],
+        error=sealing.open_error(row["error"], cipher, row["queue"]),
+        result=sealing.open_result(row["result"], cipher, row["queue"]),
     )

@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec import structs
 
+from monarq.crypto import Cipher
 from monarq.model import Delivery, MetricPoint, Page, Trace
-from monarq.store import paging
+from monarq.store import paging, sealing
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue
 
@@ -24,20 +25,24 @@ _DELIVERIES = f"""
     where d.id > $1 and ($2::text is null or q.name = $2)
     order by d.id limit $3
 """
+_IS_ENCRYPTED = """
+    select q.encryption_enabled from monarq.partitions p
+    join monarq.queues q on q.id = p.queue_id where p.id = $1
+"""
 
 
 async def list_deliveries(
-    database: Database, queue: str | None, limit: int, after: str | None
+    database: Database, cipher: Cipher | None, queue: str | None, limit: int, after: str | None
 ) -> Page[Delivery]:
     last = paging.position(after, "deliveries", int) or 0
     rows = await database.fetch(_DELIVERIES, last, queue, limit + 1)
     if queue is not None and not rows:
         await get_queue(database, queue)
-    deliveries = [delivery_from(row) for row in rows]
+    deliveries = [delivery_from(row, cipher) for row in rows]
     return paging.page(deliveries, limit, "deliveries", lambda delivery: delivery.id)
 
 
-def delivery_from(row: Any) -> Delivery:
+def delivery_from(row: Any, cipher: Cipher | None) -> Delivery:
     return Delivery(
         id=row["id"],
         queue=row["queue"],
@@ -55,11 +60,14 @@ def delivery_from(row: Any) -> Delivery:
         released=row["released"],
         dead=row["dead"],
         expired=row["expired"],
-        error=row["error"],
+        error=sealing.open_error(row["error"], cipher, row["queue"]),
     )
 
 
-async def add_trace(database: Database, trace: Trace) -> Trace:
+async def add_trace(database: Database, cipher: Cipher | None, trace: Trace) -> Trace:
+    data = trace.data
+    if await database.fetchval(_IS_ENCRYPTED, trace.partition_id):
+        data = sealing.stored_trace(trace, cipher)
     names = list(dict.fromkeys(trace.names))
     row: Any = await database.fetchrow(
         "with added as (insert into monarq.traces "
@@ -70,7 +78,7 @@ async def add_trace(database: Database, trace: Trace) -> Trace:
         trace.partition_id,
         trace.transaction_id,
         trace.event_type,
-        trace.data,
+        data,
         names,
         database.now(),
     )
@@ -79,6 +87,7 @@ async def add_trace(database: Database, trace: Trace) -> Trace:
 
 async def list_traces(
     database: Database,
+    cipher: Cipher | None,
     partition_id: int | None,
     transaction_id: str | None,
     name: str | None,
@@ -109,7 +118,9 @@ async def list_traces(
             partition_id=row["partition_id"],
             transaction_id=row["transaction_id"],
             event_type=row["event_type"],
-            data=row["data"],
+            data=sealing.open_trace(
+                row["data"], cipher, row["partition_id"], row["transaction_id"]
+            ),
             names=row["names"],
             created_at=row["created_at"],
         )

@@ -347,7 +347,7 @@ class Popper:
             status=AckStatus.RELEASE,
             group=want.request.group,
         )
-        await acks.ack(self._database, self._catalog, [release])
+        await acks.ack(self._database, self._catalog, self._cipher, [release])
 
 
 def _raise_undecrypted(wanted: list[Wanted], outcomes: list[Outcome[Popped]]) -> None:

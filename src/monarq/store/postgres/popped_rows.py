@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import structs
 
-from monarq.crypto import SEALED, Cipher, open_payload
+from monarq.crypto import Cipher, has_seal
 from monarq.ids import lease_id
 from monarq.model import DEFAULT_PARTITION, Message, Popped
-from monarq.store import segments
+from monarq.store import sealing, segments
 from monarq.store.message_list import MessageList, MessageRun
 from monarq.store.postgres.pushed_segments import segment_name
 
@@ -52,11 +52,12 @@ def _run(row: Any, queue: str, cipher: Cipher | None, known: Mapping[str, bytes]
     if data is None:
         data = known[segment_name(partition_id, seq, created_at)]
     # JSON has no such byte anywhere, so this finds sealed payloads and nothing else.
-    if SEALED in data:
-        payloads = segments.unpack(data, segments.from_bytes(offsets))
-        data, offsets = segments.pack([open_payload(payload, cipher) for payload in payloads])
+    if has_seal(data):
+        stored = segments.unpack(data, segments.from_bytes(offsets))
+        opened = sealing.open_payloads(stored, cipher, queue, partition, ids, headers)
+        data, offsets = segments.pack(opened)
     if headers is not None:
-        headers = [one and one.encode() for one in headers]
+        headers = [one and sealing.open_headers(one.encode(), cipher) for one in headers]
     return MessageRun(
         queue, partition, partition_id, seq, count, created_at, data, offsets, ids, traces,
         producers, headers,
@@ -85,12 +86,14 @@ def item_of(row: Any, queue: str, cipher: Cipher | None) -> Message:
         partition_id=partition_id,
         seq=seq,
         transaction_id=transaction_id or f"{partition_id}-{seq}",
-        payload=open_payload(payload, cipher),
+        payload=sealing.open_payload(
+            payload, cipher, queue, DEFAULT_PARTITION, transaction_id, headers
+        ),
         created_at=created_at,
         attempts=attempts,
         trace_id=trace_id,
         producer=producer,
-        headers=headers and headers.encode(),
+        headers=headers and sealing.open_headers(headers.encode(), cipher),
         priority=priority,
         max_attempts=max_attempts,
         is_command=is_command,

@@ -10,7 +10,7 @@ from typing import Any
 from monarq.clock import DAY, micros
 from monarq.crypto import Cipher
 from monarq.model import Push, PushColumns, PushItem, Queue
-from monarq.store import segments
+from monarq.store import sealing, segments
 from monarq.store.postgres.pushed_segments import WORTH_KEEPING
 
 _MANY = 16
@@ -144,7 +144,14 @@ def _payloads(target: Target, cipher: Cipher | None) -> list[bytes]:
     """As they are stored: sealed, if the queue wants it (then there is a cipher)."""
     payloads = [item.payload for item in target.items]
     if target.queue.options.encryption_enabled and cipher is not None:
-        return [cipher.seal(payload) for payload in payloads]
+        queue, partition, seal = target.queue.name, target.partition, cipher.seal
+        if not target.by_id:
+            context = sealing.payload_context(queue, partition, None)
+            return [seal(payload, context) for payload in payloads]
+        return [
+            seal(item.payload, sealing.payload_context(queue, partition, item.transaction_id))
+            for item in target.items
+        ]
     return payloads
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from monarq.clock import micros
+from monarq.crypto import OVERHEAD, Cipher
 from monarq.errors import NotFoundError
 from monarq.model import MAX_OUTPUT_BYTES, OutputPart, Page, Record
-from monarq.store import paging
+from monarq.store import paging, sealing
 from monarq.store.postgres.database import Database
 from monarq.store.validation import (
     check_item_id,
@@ -20,6 +21,13 @@ _RECORDS = """
 """
 
 
+_OUTPUT = f"""
+    select start, data, sealed from monarq.outputs
+    where partition_id = $1 and seq = $2 and attempt = $3 and start < $5
+        and start + length(data) - case when sealed then {OVERHEAD} else 0 end > $4
+    order by start
+"""
+_HAS_TO_BE_SEALED = -1
 # Written anew also if it stays: only then is it the answer, whoever made it at the same time.
 _PUT = """
     insert into monarq.records as r (kind, key, value, updated_at, expires_at)
@@ -93,37 +101,49 @@ def _to_record(row: Any) -> Record:
     )
 
 
-async def append_output(database: Database, item_id: str, attempt: int, data: bytes) -> int:
-    partition_id, seq = check_item_id(item_id)
-    row = await database.fetchrow(
-        "select monarq.append_output($1, $2, $3, $4, $5, $6)",
-        database.now(),
-        partition_id,
-        seq,
-        attempt,
-        data,
-        MAX_OUTPUT_BYTES,
-    )
-    assert row is not None
-    if row[0] is None:
+async def append_output(
+    database: Database, cipher: Cipher | None, item_id: str, attempt: int, data: bytes
+) -> int:
+    place = (*check_item_id(item_id), attempt)
+    size = await _append(database, place, data, None)
+    if size == _HAS_TO_BE_SEALED:
+        size = await _append(database, place, data, sealing.stored_output(data, cipher, place))
+    if size is None:
         raise NotFoundError(f"there is no item {item_id}")
-    if row[0] > MAX_OUTPUT_BYTES:
+    if size > MAX_OUTPUT_BYTES:
         raise refuse_more_output(item_id, attempt)
-    return int(row[0])
+    return size
+
+
+async def _append(
+    database: Database, place: tuple[int, int, int], data: bytes, sealed: bytes | None
+) -> int | None:
+    size: int | None = await database.fetchval(
+        "select monarq.append_output($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        database.now(),
+        *place,
+        data if sealed is None else sealed,
+        len(data),
+        sealed is not None,
+        MAX_OUTPUT_BYTES,
+        _HAS_TO_BE_SEALED,
+    )
+    return size
 
 
 async def read_output(
-    database: Database, item_id: str, attempt: int, start: int, max_bytes: int
+    database: Database,
+    cipher: Cipher | None,
+    item_id: str,
+    attempt: int,
+    start: int,
+    max_bytes: int,
 ) -> OutputPart:
-    partition_id, seq = check_item_id(item_id)
-    rows = await database.fetch(
-        "select start, data from monarq.outputs where partition_id = $1 and seq = $2 "
-        "and attempt = $3 and start + length(data) > $4 and start < $5 order by start",
-        partition_id,
-        seq,
-        attempt,
-        start,
-        start + max_bytes,
-    )
-    data = b"".join(row["data"][max(0, start - row["start"]) :] for row in rows)[:max_bytes]
+    place = (*check_item_id(item_id), attempt)
+    rows = await database.fetch(_OUTPUT, *place, start, start + max_bytes)
+    parts = [
+        (first, sealing.open_output(part, cipher, place) if is_sealed else part)
+        for first, part, is_sealed in rows
+    ]
+    data = b"".join(part[max(0, start - first) :] for first, part in parts)[:max_bytes]
     return OutputPart(data=data, next=start + len(data))

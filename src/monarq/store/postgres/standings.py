@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from monarq.crypto import Cipher
 from monarq.errors import ConflictError
 from monarq.model import Page, QueueKind, Seek, SeekPreview, Standing
-from monarq.store import paging
+from monarq.store import paging, sealing
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.groups import find_partition, find_place, seek_mode
 from monarq.store.postgres.queues import get_queue
+from monarq.store.postgres.sealed_answers import encrypted_queues
 from monarq.store.validation import no_groups
 
 _COLUMNS = """
@@ -66,6 +68,7 @@ _PREVIEW = """
 async def list_standings(
     database: Database,
     catalog: Catalog,
+    cipher: Cipher | None,
     queue: str,
     group: str | None,
     limit: int,
@@ -79,23 +82,34 @@ async def list_standings(
         queue_id, group_id = await find_place(catalog, queue, group)
     last = paging.position(after, "standings", int) or 0
     rows = await database.fetch(_STANDINGS, queue_id, group_id, last, limit + 1)
-    standings = [_standing(row) for row in rows]
+    standings = [_standing(row, cipher, queue) for row in rows]
     return paging.page(standings, limit, "standings", lambda row: row.partition_id)
 
 
-async def standings_of(database: Database, partition_id: int) -> dict[str, Standing]:
+async def standings_of(
+    database: Database, catalog: Catalog, cipher: Cipher | None, partition_id: int
+) -> dict[str, Standing]:
+    facts = (await catalog.facts([partition_id])).get(partition_id)
+    if facts is None:
+        return {}
     rows = await database.fetch(_OF_PARTITION, partition_id)
-    return {row["group_name"]: _standing(row) for row in rows}
+    return {row["group_name"]: _standing(row, cipher, facts.queue) for row in rows}
 
 
 async def list_failing(
-    database: Database, catalog: Catalog, queue: str, group: str, limit: int
+    database: Database,
+    catalog: Catalog,
+    cipher: Cipher | None,
+    queue: str,
+    group: str,
+    limit: int,
 ) -> list[Standing]:
     _, group_id = await find_place(catalog, queue, group)
-    return [_standing(row) for row in await database.fetch(_FAILING, group_id, limit)]
+    rows = await database.fetch(_FAILING, group_id, limit)
+    return [_standing(row, cipher, queue) for row in rows]
 
 
-def _standing(row: Any) -> Standing:
+def _standing(row: Any, cipher: Cipher | None, queue: str) -> Standing:
     return Standing(
         partition_id=row["id"],
         partition=row["name"],
@@ -110,7 +124,7 @@ def _standing(row: Any) -> Standing:
         oldest_at=row["oldest_at"],
         attempts=row["attempts"],
         retry_at=row["retry_at"],
-        error=row["error"],
+        error=sealing.open_error(row["error"], cipher, queue),
     )
 
 
@@ -134,6 +148,7 @@ async def preview_seek(database: Database, catalog: Catalog, request: Seek) -> S
 async def skip(
     database: Database,
     catalog: Catalog,
+    cipher: Cipher | None,
     queue: str,
     group: str,
     partition: str,
@@ -142,6 +157,8 @@ async def skip(
 ) -> int:
     queue_id, group_id = await find_place(catalog, queue, group)
     partition_id = await find_partition(database, queue_id, queue, partition)
+    is_encrypted = await encrypted_queues(database, catalog, cipher, [queue])
+    stored = sealing.stored_error(error, cipher, queue if is_encrypted else None)
     left: int | None = await database.fetchval(
         "select monarq.skip($1, $2, $3, $4, $5, $6)",
         database.now(),
@@ -149,7 +166,7 @@ async def skip(
         partition_id,
         group_id,
         seq,
-        error,
+        stored,
     )
     if left is None:
         raise ConflictError(

@@ -98,13 +98,15 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
         return await self._popper.pop(requests, max_bytes)
 
     async def ack(self, requests: Sequence[Ack]) -> list[Outcome[Acked]]:
-        return await acks.ack(self._database, self._catalog, requests)
+        return await acks.ack(self._database, self._catalog, self._cipher, requests)
 
     async def ack_and_pop(
         self, acks: Sequence[Ack], pops: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES
     ) -> tuple[list[Outcome[Acked]], list[Outcome[Popped]]]:
         check_max_bytes(max_bytes)
-        return await ack_and_pop(self._database, self._catalog, self._popper, acks, pops, max_bytes)
+        return await ack_and_pop(
+            self._database, self._catalog, self._cipher, self._popper, acks, pops, max_bytes
+        )
 
     async def renew(self, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
         return await renewals.renew(self._database, requests)

@@ -64,6 +64,7 @@ class _Run:
         pushes = [(n, operation) for n, operation in numbered if isinstance(operation, Push)]
         self._push_places = [n for n, _ in pushes]
         self._acks = [(n, operation) for n, operation in numbered if isinstance(operation, Ack)]
+        self._cipher = cipher
         self._batch = PushBatch(catalog, cipher, [push for _, push in pushes])
 
     async def finish(self) -> TransactionDone:
@@ -102,7 +103,8 @@ class _Run:
                 raise TransactionFailedError(None, error) from None
 
     async def _ack(self, unit: Work) -> dict[int, Acked]:
-        outcomes = await acks.ack(unit, self._catalog, [request for _, request in self._acks])
+        requests = [request for _, request in self._acks]
+        outcomes = await acks.ack(unit, self._catalog, self._cipher, requests)
         acked: dict[int, Acked] = {}
         for (place, _), outcome in zip(self._acks, outcomes, strict=True):
             if isinstance(outcome, MonarqError):

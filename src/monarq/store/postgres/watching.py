@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monarq.crypto import is_sealed_text
 from monarq.model import (
     DeadLetterError,
     DeadLetterFilter,
@@ -16,7 +17,7 @@ from monarq.model import (
     SeekPreview,
     Standing,
 )
-from monarq.store import paging
+from monarq.store import paging, sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
 from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings
 from monarq.store.postgres.calls import Calls
@@ -68,40 +69,46 @@ class WatchingCalls(Calls, Watching):
         self, queue: str, group: str | None, *, limit: int = 100, after: str | None = None
     ) -> Page[Standing]:
         return await standings.list_standings(
-            self._database, self._catalog, queue, group, limit, after
+            self._database, self._catalog, self._cipher, queue, group, limit, after
         )
 
     async def standings_of(self, partition_id: int) -> dict[str, Standing]:
-        return await standings.standings_of(self._database, partition_id)
+        return await standings.standings_of(
+            self._database, self._catalog, self._cipher, partition_id
+        )
 
     async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
-        return await standings.list_failing(self._database, self._catalog, queue, group, limit)
+        return await standings.list_failing(
+            self._database, self._catalog, self._cipher, queue, group, limit
+        )
 
     async def deliveries_of(
         self, partition_id: int, seq: int, *, limit: int = 100
     ) -> list[Delivery]:
         rows = await self._database.fetch(_DELIVERIES, partition_id, seq, MOST_LOGGED, limit)
-        return [logs.delivery_from(row) for row in rows]
+        return [logs.delivery_from(row, self._cipher) for row in rows]
 
     async def preview_seek(self, request: Seek) -> SeekPreview:
         return await standings.preview_seek(self._database, self._catalog, request)
 
     async def skip(self, queue: str, group: str, partition: str, seq: int, error: str) -> int:
         return await standings.skip(
-            self._database, self._catalog, queue, group, partition, seq, error
+            self._database, self._catalog, self._cipher, queue, group, partition, seq, error
         )
 
     async def dead_letter_errors(
         self, which: DeadLetterFilter, *, limit: int = 100
     ) -> list[DeadLetterError]:
         rows = await self._database.fetch(
-            _ERRORS, *dead_letters.arguments(which), MOST_LETTERS, limit
+            _ERRORS, *dead_letters.arguments(which, self._cipher), MOST_LETTERS, limit
         )
-        return [
+        ids = [row["newest_id"] for row in rows if is_sealed_text(row["error"])]
+        opened = await dead_letters.opened_keys(self._database, self._cipher, ids)
+        found = [
             DeadLetterError(
                 queue=row["queue"],
                 group=row["group_name"],
-                error=row["error"],
+                error=opened.get(row["newest_id"], row["error"]),
                 count=row["count"],
                 oldest_at=row["oldest_at"],
                 newest_at=row["newest_at"],
@@ -109,6 +116,7 @@ class WatchingCalls(Calls, Watching):
             )
             for row in rows
         ]
+        return sealing.merge_errors(found)
 
     async def latencies(
         self, since: int, until: int, *, queue: str | None = None, samples: int = 1000

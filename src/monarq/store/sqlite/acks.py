@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from monarq.clock import micros
 from monarq.errors import (
@@ -28,7 +29,7 @@ from monarq.model import (
     Renew,
     Renewed,
 )
-from monarq.store import segments, validation
+from monarq.store import sealing, segments, validation
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import fencing, groups, items, segment_log
 from monarq.store.sqlite.appending import KNOWN_IDS
@@ -144,9 +145,24 @@ class Acking:
             return self._whole_lease(request)
         assert request.partition_id is not None
         target = self._target(request.partition_id, request.group)
+        request = self._stored(request, target.queue)
         if target.queue.kind is QueueKind.WORK:
             return self._item(request, target)
         return self._message(request, target)
+
+    def _stored(self, request: Ack, queue: Queue) -> Ack:
+        """The request with its error and result as they are stored."""
+        if request.error is None and request.result is None:
+            return request
+        cipher = self._session.cipher
+        if not queue.options.encryption_enabled:
+            error = sealing.stored_error(request.error, cipher, None)
+            return request if error == request.error else structs.replace(request, error=error)
+        return structs.replace(
+            request,
+            error=sealing.stored_error(request.error, cipher, queue.name),
+            result=sealing.stored_result(request.result, cipher, queue.name),
+        )
 
     # --- messages --------------------------------------------------------------------------
 
@@ -314,8 +330,11 @@ class Acking:
     def _whole_lease(self, request: Ack) -> Acked:
         assert request.lease_id is not None
         covered = fencing.covered(self._session, request.lease_id)
-        answered = [self._all_of_cursor(cursor, request) for cursor in covered.cursors]
-        answered += [self._one_item(item, request) for item in covered.items]
+        # An error that cannot be sealed is refused before anything has changed.
+        cursors = [(cursor, self._stored(request, cursor.queue)) for cursor in covered.cursors]
+        leased = [(item, self._stored(request, self._queue_of(item))) for item in covered.items]
+        answered = [self._all_of_cursor(cursor, stored) for cursor, stored in cursors]
+        answered += [self._one_item(item, stored) for item, stored in leased]
         first = answered[0]
         return Acked(
             queue=first.queue,
@@ -346,7 +365,7 @@ class Acking:
         )
 
     def _one_item(self, item: WorkItem, request: Ack) -> Acked:
-        queue = self._session.queue_by_id(item.queue_id)
+        queue = self._queue_of(item)
         dead = items.answer(self._session, queue, item, request)
         return Acked(
             queue=queue.name,
@@ -357,6 +376,9 @@ class Acking:
         )
 
     # --- finding -----------------------------------------------------------------------------
+
+    def _queue_of(self, item: WorkItem) -> Queue:
+        return self._session.queue_by_id(item.queue_id)
 
     def _target(self, partition_id: int, group: str) -> _Target:
         key = (partition_id, group)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from monarq.clock import micros
-from monarq.crypto import open_payload
-from monarq.errors import EncryptionKeyError
+from monarq.crypto import is_sealed, is_sealed_text
+from monarq.ids import message_id
 from monarq.model import (
     DEFAULT_PARTITION,
     ERROR_KEY_LENGTH,
@@ -21,10 +21,10 @@ from monarq.model import (
     Queue,
     QueueKind,
 )
-from monarq.store import paging, validation
+from monarq.store import paging, sealing, validation
 from monarq.store.sqlite import items, segment_log
 from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
-from monarq.store.sqlite.deaths import sealed_for, with_headers
+from monarq.store.sqlite.deaths import with_headers
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
 
@@ -62,6 +62,13 @@ class _Letter(NamedTuple):
     priority: int | None
     """None: it was a message."""
 
+    @property
+    def own_id(self) -> str | None:
+        """The transaction id that its caller gave."""
+        if self.transaction_id == message_id(self.partition_id, self.seq):
+            return None
+        return self.transaction_id
+
 
 def matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]]:
     """The condition and its values."""
@@ -78,7 +85,9 @@ def matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]]
     if which.failed_to is not None:
         terms["d.failed_at <= ?"] = which.failed_to
     if which.error is not None:
-        terms[f"{ERROR_KEY} = ?"] = which.error
+        lines = sealing.error_lines(which.error, session.cipher)
+        texts = msgspec.json.encode(lines).decode()
+        terms[f"{ERROR_KEY} in (select value from json_each(?))"] = texts
     if which.ids is not None:
         ids = msgspec.json.encode(which.ids).decode()
         terms["d.id in (select value from json_each(?))"] = ids
@@ -101,8 +110,16 @@ def list_dead_letters(
 def _to_letter(session: Session, row: _Letter) -> DeadLetter:
     fields = row._asdict()
     del fields["priority"]
-    fields["payload"] = open_payload(row.payload, session.cipher)
+    fields["payload"] = _opened(session, row)
+    fields["error"] = sealing.open_error(row.error, session.cipher, row.queue)
+    fields["headers"] = sealing.open_headers(row.headers, session.cipher)
     return DeadLetter(**fields)
+
+
+def _opened(session: Session, row: _Letter) -> bytes:
+    return sealing.open_payload(
+        row.payload, session.cipher, row.queue, row.partition, row.own_id, row.headers
+    )
 
 
 def count_dead_letters(session: Session, which: DeadLetterFilter) -> int:
@@ -123,6 +140,16 @@ def _count_all(session: Session, name: str | None) -> int:
         "select coalesce(sum(dead_letters), 0) from counters where group_id = 0"
     ).fetchone()
     return int(count)
+
+
+def opened_key(session: Session, queue: str, key: str, newest_id: int) -> str:
+    """The first line of an error, as it was given; `newest_id` is one of its dead letters."""
+    if not is_sealed_text(key):
+        return key
+    [error] = session.db.execute(
+        "select error from dead_letters where id = ?", (newest_id,)
+    ).fetchone()
+    return sealing.first_line(sealing.open_error(error, session.cipher, queue))
 
 
 def purge_dead_letters(session: Session, which: DeadLetterFilter) -> int:
@@ -230,9 +257,7 @@ class _Redriving:
 
     def _push(self, letter: _Letter, target: Queue) -> None:
         if target.options.encryption_enabled and self._session.cipher is None:
-            raise EncryptionKeyError(
-                f"queue {target.name!r} is encrypted, and this store was given no key"
-            )
+            raise sealing.no_key(target.name)
         if self._run is not None:
             self.finish()
         message = self._message(letter, target)
@@ -247,11 +272,23 @@ class _Redriving:
 
     def _message(self, letter: _Letter, target: Queue) -> NewMessage:
         return NewMessage(
-            payload=sealed_for(self._session, target, letter.payload),
+            payload=self._sealed(letter, target),
             trace_id=letter.trace_id,
             producer=letter.producer,
             headers=with_headers(letter.headers, monarqRedrivenFrom=letter.transaction_id),
         )
+
+    def _sealed(self, letter: _Letter, target: Queue) -> bytes:
+        """The payload for its new place, sealed if it was or if the target is encrypted."""
+        cipher = self._session.cipher
+        if not is_sealed(letter.payload) and not target.options.encryption_enabled:
+            return letter.payload
+        payload = _opened(self._session, letter)
+        if cipher is None:
+            raise sealing.no_key(target.name)
+        is_work = target.kind is QueueKind.WORK
+        partition = DEFAULT_PARTITION if is_work else letter.partition
+        return cipher.seal(payload, sealing.payload_context(target.name, partition, None))
 
     def _revive(self, letter: _Letter, queue: Queue) -> None:
         item = items.find_item(self._session, letter.partition_id, letter.seq)

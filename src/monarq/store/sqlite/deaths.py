@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from monarq.crypto import SEALED
+from monarq.crypto import is_sealed
 from monarq.ids import message_id, parse_message_id
 from monarq.model import Ack, AckStatus, Queue
+from monarq.store import sealing
 from monarq.store.sqlite import segment_log
-from monarq.store.sqlite.appending import Appender, NewItem, NewMessage
+from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
 
 if TYPE_CHECKING:
     from monarq.store.sqlite.session import Session
@@ -121,7 +122,7 @@ def _move(session: Session, appender: Appender, remains: Remains) -> None:
     elif transaction_id is not None and appender.seq_of(lane, transaction_id) is not None:
         return
     message = NewMessage(
-        payload=sealed_for(session, queue, remains.payload),
+        payload=_sealed_for(session, lane, remains.payload, transaction_id),
         transaction_id=transaction_id,
         trace_id=remains.trace_id,
         producer=remains.producer,
@@ -140,11 +141,14 @@ def _move(session: Session, appender: Appender, remains: Remains) -> None:
         appender.append_item(lane, new)
 
 
-def sealed_for(session: Session, queue: Queue, payload: bytes) -> bytes:
-    """A stored payload on its way to another queue, which may want it sealed."""
-    if not queue.options.encryption_enabled or session.cipher is None or payload[0] == SEALED:
+def _sealed_for(session: Session, lane: Lane, payload: bytes, transaction_id: str | None) -> bytes:
+    """Return a dead message's stored payload for its dead queue. A sealed one stays as it is, a
+    plain one is sealed if the dead queue is encrypted and there is a key."""
+    is_encrypted = lane.queue.options.encryption_enabled
+    if not is_encrypted or session.cipher is None or is_sealed(payload):
         return payload
-    return session.cipher.seal(payload)
+    context = sealing.payload_context(lane.queue.name, lane.name, transaction_id)
+    return session.cipher.seal(payload, context)
 
 
 def with_headers(headers: bytes | None, **more: str | int) -> bytes:

@@ -10,15 +10,16 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from monarq.crypto import Cipher
+from monarq.crypto import Cipher, has_seal
 from monarq.model import PartitionRange
-from monarq.store import positions, segments
+from monarq.store import positions, sealing
 from monarq.store.exported import ExportedMessages, ExportedRows, ExportedSegment, Span
 from monarq.store.positions import LogPlace
 from monarq.store.sqlite.logs import MINUTE
 from monarq.store.sqlite.segment_log import position_before
 
 _texts = msgspec.msgpack.Decoder(list[str | None])
+_blobs = msgspec.msgpack.Decoder(list[bytes | None])
 _LISTS = {
     "transaction_id": "transaction_ids",
     "trace_id": "trace_ids",
@@ -28,6 +29,9 @@ _LISTS = {
 _SEGMENTS = """
 select first_seq, last_seq, created_at, {data}, {offsets}, {lists}
 from segments where partition_id = ? and last_seq >= ? order by last_seq
+"""
+_BINDING = """
+select transaction_ids, headers from segments where partition_id = ? and first_seq = ?
 """
 _PARTITIONS = """
 select id, name, first_seq, last_seq, last_at from partitions where queue_id = ? order by id
@@ -98,7 +102,7 @@ def export_messages(
     total = 0
     for index, (partition_id, first_seq, last_seq) in enumerate(spans):
         for segment in _within(db, sql, partition_id, first_seq, last_seq):
-            found.append(_opened(segment, cipher))
+            found.append(_opened(db, segment, cipher))
             total += len(segment.data or b"")
             next_seq = segment.first_seq + segment.end
             if total > max_bytes:
@@ -138,10 +142,22 @@ def _decoded(values: bytes | None) -> list[str | None] | None:
     return _texts.decode(values) if values else None
 
 
-def _opened(segment: ExportedSegment, cipher: Cipher | None) -> ExportedSegment:
-    if segment.data is None or segment.offsets is None:
+def _opened(
+    db: sqlite3.Connection, segment: ExportedSegment, cipher: Cipher | None
+) -> ExportedSegment:
+    if segment.data is None or segment.offsets is None or not has_seal(segment.data):
         return segment
-    data, offsets = segments.opened_bytes(segment.data, segment.offsets, cipher)
+    # Sealed payloads are bound to what nobody may have asked for.
+    ids, headers = db.execute(_BINDING, (segment.partition_id, segment.first_seq)).fetchone()
+    data, offsets = sealing.open_segment(
+        segment.data,
+        segment.offsets,
+        cipher,
+        segment.queue,
+        segment.partition,
+        _decoded(ids),
+        _blobs.decode(headers) if headers else None,
+    )
     return segment._replace(data=data, offsets=offsets)
 
 
@@ -174,6 +190,7 @@ def export_rows(
     chosen = [
         "q.name" if name == "queue" else expressions.get(name, f"d.{name}") for name in columns
     ]
+    chosen += positions.binding(table, columns)
     key = ", ".join(f"d.{name}" for name in keys)
     terms = [f"({key}) > ({', '.join('?' * len(keys))})"]
     values: list[object] = [*after]

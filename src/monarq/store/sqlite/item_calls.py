@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarq.crypto import open_payload
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import message_id
 from monarq.model import (
@@ -16,7 +15,7 @@ from monarq.model import (
     Queue,
     QueueKind,
 )
-from monarq.store import paging, validation
+from monarq.store import paging, sealing, validation
 from monarq.store.sqlite import dead_letters, items
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.items import WorkItem
@@ -39,12 +38,13 @@ def work_queue(session: Session, name: str) -> Queue:
 def to_item(session: Session, item: WorkItem, last: int) -> Item:
     waited = last - item.rank - item.priority if item.state == ItemState.READY else item.waited
     is_leased = item.state == ItemState.LEASED
+    queue = session.queue_by_id(item.queue_id)
     return Item(
-        queue=session.queue_by_id(item.queue_id).name,
+        queue=queue.name,
         partition_id=item.partition_id,
         seq=item.seq,
         transaction_id=item.public_id,
-        payload=open_payload(item.payload, session.cipher),
+        payload=items.open_payload(session, queue, item),
         state=ItemState(item.state),
         priority=item.priority,
         effective_priority=item.priority + waited,
@@ -56,10 +56,10 @@ def to_item(session: Session, item: WorkItem, last: int) -> Item:
         lease_until=item.due_at if is_leased else None,
         finished_at=item.finished_at,
         consumer=item.consumer,
-        error=item.error,
+        error=sealing.open_error(item.error, session.cipher, queue.name),
         trace_id=item.trace_id,
         producer=item.producer,
-        headers=item.headers,
+        headers=sealing.open_headers(item.headers, session.cipher),
     )
 
 
@@ -127,7 +127,7 @@ def item_attempts(session: Session, item_id: str) -> list[Attempt]:
     ).fetchall()
     if not rows:
         _find(session, item_id)
-    return [_to_attempt(row) for row in rows]
+    return [_to_attempt(session, row) for row in rows]
 
 
 def list_attempts(
@@ -140,10 +140,10 @@ def list_attempts(
         f"{_ATTEMPTS} where {condition} a.id > ? order by a.id limit ?", (last, limit + 1)
     ).fetchall()
     found = paging.page(rows, limit, "attempts", lambda row: row[0])
-    return Page([_to_attempt(row) for row in found.rows], found.next)
+    return Page([_to_attempt(session, row) for row in found.rows], found.next)
 
 
-def _to_attempt(row: tuple[Any, ...]) -> Attempt:
+def _to_attempt(session: Session, row: tuple[Any, ...]) -> Attempt:
     _, partition_id, seq, queue, attempt, started, ended, outcome, consumer, error, result = row
     return Attempt(
         item_id=message_id(partition_id, seq),
@@ -153,8 +153,8 @@ def _to_attempt(row: tuple[Any, ...]) -> Attempt:
         ended_at=ended,
         outcome=AttemptOutcome(outcome),
         consumer=consumer,
-        error=error,
-        result=result,
+        error=sealing.open_error(error, session.cipher, queue),
+        result=sealing.open_result(result, session.cipher, queue),
     )
 
 

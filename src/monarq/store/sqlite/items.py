@@ -12,6 +12,7 @@ from typing import Any
 from monarq.clock import SECOND, micros
 from monarq.ids import lease_id, message_id, parse_message_id
 from monarq.model import DEFAULT_PARTITION, Ack, AckStatus, AttemptOutcome, ItemState, Queue
+from monarq.store import sealing
 from monarq.store.sqlite.cursors import ANSWERED, EXPIRED
 from monarq.store.sqlite.deaths import Remains, bury_item, last_words
 from monarq.store.sqlite.session import Session
@@ -113,6 +114,17 @@ def find_item(session: Session, partition_id: int, seq: int) -> WorkItem | None:
         f"{SELECT} where partition_id = ? and seq = ?", (partition_id, seq)
     ).fetchone()
     return None if row is None else WorkItem(row)
+
+
+def open_payload(session: Session, queue: Queue, item: WorkItem) -> bytes:
+    return sealing.open_payload(
+        item.payload,
+        session.cipher,
+        queue.name,
+        DEFAULT_PARTITION,
+        item.transaction_id,
+        item.headers,
+    )
 
 
 def find_seq(session: Session, partition_id: int, transaction_id: str) -> int | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from monarq.clock import SECOND
 from monarq.model import Delivery, MetricPoint, Page, Trace
-from monarq.store import paging
+from monarq.store import paging, sealing
 from monarq.store.sqlite.session import Session
 
 MINUTE = 60 * SECOND
@@ -32,28 +32,35 @@ def list_deliveries(
     rows = session.db.execute(
         f"{_DELIVERIES} where {condition} d.id > ? order by d.id limit ?", (last, limit + 1)
     )
-    found = [_to_delivery(row) for row in rows]
+    found = [_to_delivery(session, row) for row in rows]
     return paging.page(found, limit, "deliveries", lambda delivery: delivery.id)
 
 
 def get_delivery(session: Session, number: int) -> Delivery:
     """A row of the log that is known to be there."""
-    return _to_delivery(session.db.execute(f"{_DELIVERIES} where d.id = ?", (number,)).fetchone())
+    return _to_delivery(
+        session, session.db.execute(f"{_DELIVERIES} where d.id = ?", (number,)).fetchone()
+    )
 
 
-def _to_delivery(row: tuple[Any, ...]) -> Delivery:
-    return Delivery(**dict(zip(_DELIVERY_FIELDS, row, strict=True)))
+def _to_delivery(session: Session, row: tuple[Any, ...]) -> Delivery:
+    fields = dict(zip(_DELIVERY_FIELDS, row, strict=True))
+    fields["error"] = sealing.open_error(fields["error"], session.cipher, fields["queue"])
+    return Delivery(**fields)
 
 
 # --- traces --------------------------------------------------------------------------------
 
 
 def add_trace(session: Session, trace: Trace) -> Trace:
+    data = trace.data
+    if _is_of_encrypted_queue(session, trace.partition_id):
+        data = sealing.stored_trace(trace, session.cipher)
     made = session.db.execute(
         """insert into traces (partition_id, transaction_id, event_type, names, created_at, data)
         values (?, ?, ?, ?, ?, ?)""",
         (trace.partition_id, trace.transaction_id, trace.event_type,
-         msgspec.msgpack.encode(trace.names), session.now, trace.data),
+         msgspec.msgpack.encode(trace.names), session.now, data),
     )  # fmt: skip
     assert made.lastrowid is not None
     session.db.executemany(
@@ -61,6 +68,13 @@ def add_trace(session: Session, trace: Trace) -> Trace:
         [(name, made.lastrowid) for name in trace.names],
     )
     return msgspec.structs.replace(trace, id=made.lastrowid, created_at=session.now)
+
+
+def _is_of_encrypted_queue(session: Session, partition_id: int) -> bool:
+    row = session.db.execute(
+        "select queue_id from partitions where id = ?", (partition_id,)
+    ).fetchone()
+    return row is not None and session.queue_by_id(row[0]).options.encryption_enabled
 
 
 def list_traces(
@@ -86,16 +100,18 @@ def list_traces(
         from {source} where {" and ".join(terms)} order by {key} limit ?""",
         (*terms.values(), limit + 1),
     )
-    return paging.page([_to_trace(row) for row in rows], limit, "traces", lambda trace: trace.id)
+    return paging.page(
+        [_to_trace(session, row) for row in rows], limit, "traces", lambda trace: trace.id
+    )
 
 
-def _to_trace(row: tuple[Any, ...]) -> Trace:
+def _to_trace(session: Session, row: tuple[Any, ...]) -> Trace:
     number, partition_id, transaction_id, event_type, names, created_at, data = row
     return Trace(
         partition_id=partition_id,
         transaction_id=transaction_id,
         event_type=event_type,
-        data=data,
+        data=sealing.open_trace(data, session.cipher, partition_id, transaction_id),
         names=msgspec.msgpack.decode(names, type=list[str]),
         created_at=created_at,
         id=number,

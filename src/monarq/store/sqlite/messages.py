@@ -93,7 +93,8 @@ def _to_message(
 ) -> StoredMessage | None:
     """None if it was deleted."""
     at = seq - head.first_seq
-    [payload] = body.payloads(at, at + 1, session.cipher)
+    [payload] = body.payloads(at, at + 1, session.cipher, place.queue.name, place.partition)
+    headers = body.opened_headers(at, at + 1, session.cipher)
     if not payload:
         return None
     own = body.transaction_ids[at] if body.transaction_ids else None
@@ -107,7 +108,7 @@ def _to_message(
         created_at=head.created_at,
         trace_id=body.trace_ids[at] if body.trace_ids else None,
         producer=body.producers[at] if body.producers else None,
-        headers=body.headers[at] if body.headers else None,
+        headers=headers[0] if headers else None,
         groups=groups or {},
     )
 
@@ -156,16 +157,20 @@ def _cursors(session: Session, partition_id: int) -> list[Cursor]:
 
 
 def _find(session: Session, partition_id: int, transaction_id: str) -> tuple[_Place, int]:
+    place = _place(session, partition_id)
+    seq = items.find_seq(session, partition_id, transaction_id)
+    if seq is None:
+        raise _missing(partition_id, transaction_id)
+    return place, seq
+
+
+def _place(session: Session, partition_id: int) -> _Place:
     row = session.db.execute(
         "select queue_id, name from partitions where id = ?", (partition_id,)
     ).fetchone()
     if row is None:
         raise NotFoundError(f"there is no partition {partition_id}")
-    place = _Place(session.queue_by_id(row[0]), row[1], partition_id)
-    seq = items.find_seq(session, partition_id, transaction_id)
-    if seq is None:
-        raise _missing(partition_id, transaction_id)
-    return place, seq
+    return _Place(session.queue_by_id(row[0]), row[1], partition_id)
 
 
 def _missing(partition_id: int, transaction_id: str) -> NotFoundError:
@@ -201,9 +206,7 @@ def delete_message(session: Session, partition_id: int, transaction_id: str) -> 
 def export_read(
     session: Session, partition_id: int, first_seq: int, last_seq: int, max_bytes: int
 ) -> list[Segment]:
-    known = session.db.execute("select 1 from partitions where id = ?", (partition_id,)).fetchone()
-    if known is None:
-        raise NotFoundError(f"there is no partition {partition_id}")
+    place = _place(session, partition_id)
     read: list[Segment] = []
     total = 0
     if first_seq > last_seq:
@@ -211,7 +214,9 @@ def export_read(
     for head in segment_log.heads(session.db, partition_id, first_seq):
         if head.first_seq > last_seq:
             break
-        segment = _cut(session, head, max(first_seq, head.first_seq), min(last_seq, head.last_seq))
+        segment = _cut(
+            session, place, head, max(first_seq, head.first_seq), min(last_seq, head.last_seq)
+        )
         read.append(segment)
         total += len(segment.data)
         if total > max_bytes:
@@ -219,14 +224,16 @@ def export_read(
     return read
 
 
-def _cut(session: Session, head: Head, first: int, last: int) -> Segment:
+def _cut(session: Session, place: _Place, head: Head, first: int, last: int) -> Segment:
     body = session.caches.segments.body(session.db, head)
     start, end = first - head.first_seq, last - head.first_seq + 1
     is_whole = start == 0 and last == head.last_seq
     if is_whole and not body.has_sealed:
         data, offsets = body.data, body.offsets
     else:
-        data, offsets = segments.pack(body.payloads(start, end, session.cipher))
+        data, offsets = segments.pack(
+            body.payloads(start, end, session.cipher, place.queue.name, place.partition)
+        )
     return Segment(
         partition_id=head.partition_id,
         first_seq=first,
@@ -237,5 +244,5 @@ def _cut(session: Session, head: Head, first: int, last: int) -> Segment:
         transaction_ids=body.transaction_ids[start:end] if body.transaction_ids else None,
         trace_ids=body.trace_ids[start:end] if body.trace_ids else None,
         producers=body.producers[start:end] if body.producers else None,
-        headers=body.headers[start:end] if body.headers else None,
+        headers=body.opened_headers(start, end, session.cipher),
     )

@@ -324,7 +324,9 @@ def _run(
     start, end = first - head.first_seq, last - head.first_seq + 1
     offsets = body.offsets[start : end + 1]
     if body.has_sealed:
-        data, offsets = segments.pack(body.payloads(start, end, session.cipher))
+        data, offsets = segments.pack(
+            body.payloads(start, end, session.cipher, cursor.queue.name, cursor.partition)
+        )
     else:
         data = body.data[offsets[0] : offsets[-1]]
     return MessageRun(
@@ -339,5 +341,5 @@ def _run(
         segments.part(body.transaction_ids, start, end),
         segments.part(body.trace_ids, start, end),
         segments.part(body.producers, start, end),
-        segments.part(body.headers, start, end),
+        body.opened_headers(start, end, session.cipher),
     )

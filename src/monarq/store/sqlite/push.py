@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from monarq.clock import micros
 from monarq.crypto import Cipher
-from monarq.errors import AlreadyPushedError, EncryptionKeyError, MonarqError, QueueFullError
+from monarq.errors import AlreadyPushedError, MonarqError, QueueFullError
 from monarq.model import (
     Push,
     Pushed,
@@ -18,7 +18,7 @@ from monarq.model import (
     QueueKind,
     QueueOptions,
 )
-from monarq.store import validation
+from monarq.store import sealing, validation
 from monarq.store.contract import Outcome
 from monarq.store.sqlite import queues
 from monarq.store.sqlite.appending import Appender, Lane, Mark, NewItem, NewMessage
@@ -147,7 +147,9 @@ class _Pushing:
         """Messages of one partition that have nothing but a payload: most pushes are so."""
         payloads = [item.payload for item in request.items]
         if target.cipher is not None:
-            payloads = list(map(target.cipher.seal, payloads))
+            lane, seal = target.lane, target.cipher.seal
+            context = sealing.payload_context(lane.queue.name, lane.name, None)
+            payloads = [seal(payload, context) for payload in payloads]
         seqs = self._appender.extend(target.lane, payloads, request.producer)
         queue, number, prefix = request.items[0].queue, target.lane.id, target.id_prefix
         return [Pushed(_QUEUED, queue, number, seq, f"{prefix}{seq}") for seq in seqs]
@@ -186,7 +188,8 @@ class _Pushing:
                     continue
             payload = item.payload
             if target.cipher is not None:
-                payload = target.cipher.seal(payload)
+                context = sealing.payload_context(lane.queue.name, lane.name, given)
+                payload = target.cipher.seal(payload, context)
             message = NewMessage(payload, given, item.trace_id, request.producer, item.headers)
             if target.is_work:
                 seq = self._append_item(lane, item, message, request.commands)
@@ -251,9 +254,7 @@ class _Pushing:
             validation.check_work_item(item)
         cipher = self._session.cipher if queue.options.encryption_enabled else None
         if queue.options.encryption_enabled and cipher is None:
-            raise EncryptionKeyError(
-                f"queue {queue.name!r} is encrypted, and this store was given no key"
-            )
+            raise sealing.no_key(queue.name)
         lane = self._appender.find_lane(queue, item.partition)
         if lane is None:
             self._before_making()

@@ -6,9 +6,10 @@ import contextlib
 from typing import Any
 
 from monarq.clock import micros
+from monarq.crypto import OVERHEAD
 from monarq.errors import NotFoundError
 from monarq.model import MAX_OUTPUT_BYTES, OutputPart, Page, Record
-from monarq.store import paging, validation
+from monarq.store import paging, sealing, validation
 from monarq.store.sqlite import items
 from monarq.store.sqlite.session import Session
 
@@ -16,6 +17,8 @@ _RECORDS = """
 select kind, key, value, updated_at, expires_at from records
 where kind = ? and (expires_at is null or expires_at > ?)
 """
+# What an attempt prints may begin with any byte, so that a column says whether it is sealed.
+_SIZE = f"length(data) - iif(sealed, {OVERHEAD}, 0)"
 
 
 def put_record(
@@ -70,20 +73,24 @@ def _to_record(row: tuple[Any, ...]) -> Record:
 
 def append_output(session: Session, item_id: str, attempt: int, data: bytes) -> int:
     place = (*validation.check_item_id(item_id), attempt)
-    if items.find_item(session, *place[:2]) is None:
+    item = items.find_item(session, *place[:2])
+    if item is None:
         raise NotFoundError(f"there is no item {item_id}")
+    queue = session.queue_by_id(item.queue_id)
+    is_sealed = queue.options.encryption_enabled
     [size] = session.db.execute(
-        "select coalesce(max(start + length(data)), 0) from outputs "
+        f"select coalesce(max(start + {_SIZE}), 0) from outputs "
         "where (partition_id, seq, attempt) = (?, ?, ?)",
         place,
     ).fetchone()
     if size + len(data) > MAX_OUTPUT_BYTES:
         raise validation.refuse_more_output(item_id, attempt)
     if data:
+        stored = sealing.stored_output(data, session.cipher, place) if is_sealed else data
         session.db.execute(
-            "insert into outputs (partition_id, seq, attempt, start, data, written_at) "
-            "values (?, ?, ?, ?, ?, ?)",
-            (*place, size, data, session.now),
+            "insert into outputs (partition_id, seq, attempt, start, data, written_at, sealed) "
+            "values (?, ?, ?, ?, ?, ?, ?)",
+            (*place, size, stored, session.now, is_sealed),
         )
     return int(size + len(data))
 
@@ -93,9 +100,13 @@ def read_output(
 ) -> OutputPart:
     place = (*validation.check_item_id(item_id), attempt)
     rows = session.db.execute(
-        "select start, data from outputs where (partition_id, seq, attempt) = (?, ?, ?) "
-        "and start + length(data) > ? and start < ? order by start",
+        "select start, data, sealed from outputs where (partition_id, seq, attempt) = (?, ?, ?) "
+        f"and start + {_SIZE} > ? and start < ? order by start",
         (*place, start, start + max_bytes),
     )
-    data = b"".join(part[max(0, start - first) :] for first, part in rows)[:max_bytes]
+    parts = [
+        (first, sealing.open_output(part, session.cipher, place) if is_sealed else part)
+        for first, part, is_sealed in rows
+    ]
+    data = b"".join(part[max(0, start - first) :] for first, part in parts)[:max_bytes]
     return OutputPart(data=data, next=start + len(data))

@@ -16,14 +16,13 @@ from typing import Any
 
 import msgspec
 
-from monarq.crypto import Cipher, open_payload
-from monarq.store import segments
+from monarq.crypto import Cipher, has_seal
+from monarq.store import sealing, segments
 
 _CACHE_BYTES = 16 << 20
 _WORTH_KEEPING = 16 << 10
 """Smaller segments are read in a moment."""
 _ROWS_AT_ONCE = 100
-_SEALED = b"\x01"
 _texts = msgspec.msgpack.Decoder(list[str | None])
 _blobs = msgspec.msgpack.Decoder(list[bytes | None])
 
@@ -58,7 +57,7 @@ class Body:
         self.offsets = decode_offsets(offsets)
         self.data = data
         # JSON has no such byte, so that most segments need no further look.
-        self.has_sealed = _SEALED in data
+        self.has_sealed = has_seal(data)
 
     @property
     def is_plain(self) -> bool:
@@ -74,9 +73,22 @@ class Body:
         offsets = self.offsets[start : end + 1]
         return segments.unpack(self.data[offsets[0] : offsets[-1]], offsets)
 
-    def payloads(self, start: int, end: int, cipher: Cipher | None) -> list[bytes]:
+    def payloads(
+        self, start: int, end: int, cipher: Cipher | None, queue: str, partition: str
+    ) -> list[bytes]:
         stored = self.stored_payloads(start, end)
-        return [open_payload(one, cipher) for one in stored] if self.has_sealed else stored
+        if not self.has_sealed:
+            return stored
+        ids = segments.part(self.transaction_ids, start, end)
+        headers = segments.part(self.headers, start, end)
+        return sealing.open_payloads(stored, cipher, queue, partition, ids, headers)
+
+    def opened_headers(
+        self, start: int, end: int, cipher: Cipher | None
+    ) -> list[bytes | None] | None:
+        if self.headers is None:
+            return None
+        return [sealing.open_headers(one, cipher) for one in self.headers[start:end]]
 
 
 class Head:

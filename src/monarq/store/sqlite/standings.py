@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from monarq.errors import ConflictError, NotFoundError
-from monarq.model import Page, QueueKind, Seek, SeekPreview, Standing
-from monarq.store import paging
+from monarq.model import Page, Queue, QueueKind, Seek, SeekPreview, Standing
+from monarq.store import paging, sealing
 from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.groups import (
@@ -94,21 +94,23 @@ def standings_of(session: Session, partition_id: int) -> dict[str, Standing]:
 def list_failing(session: Session, queue: str, group: str, limit: int) -> list[Standing]:
     found, group_id, _ = find_place(session, queue, group, None)
     rows = session.db.execute(_FAILING, {"group": group_id, "limit": limit}).fetchall()
-    errors = _errors(session, found.id, group, {row[0]: row[5] + 1 for row in rows})
+    errors = _errors(session, found, group, {row[0]: row[5] + 1 for row in rows})
     return [_standing(row, errors.get(row[0])) for row in rows]
 
 
-def _errors(session: Session, queue_id: int, group: str, heads: dict[int, int]) -> dict[int, str]:
+def _errors(
+    session: Session, queue: Queue, group: str, heads: dict[int, int]
+) -> dict[int, str | None]:
     """What the log says of the last failure of each partition's head."""
-    found: dict[int, str] = {}
+    found: dict[int, str | None] = {}
     if not heads:
         return found
     # The log is read once for all of them, newest first, and only as far as is needed.
     for partition_id, first, last, error in session.db.execute(
-        _ERRORS, (queue_id, _LOOKED_AT, group)
+        _ERRORS, (queue.id, _LOOKED_AT, group)
     ):
         if partition_id not in found and first <= heads.get(partition_id, 0) <= last:
-            found[partition_id] = error
+            found[partition_id] = sealing.open_error(error, session.cipher, queue.name)
             if len(found) == len(heads):
                 break
     return found
@@ -171,7 +173,10 @@ def _preview(row: Any) -> SeekPreview:
 
 
 def skip(session: Session, queue: str, group: str, partition: str, seq: int, error: str) -> int:
-    _, group_id, partition_id = find_place(session, queue, group, partition)
+    found, group_id, partition_id = find_place(session, queue, group, partition)
+    sealed_for = found.name if found.options.encryption_enabled else None
+    stored = sealing.stored_error(error, session.cipher, sealed_for)
+    assert stored is not None
     assert partition_id is not None
     cursor = session.cursor(partition_id, group_id)
     if cursor.is_leased(session.now):
@@ -182,6 +187,6 @@ def skip(session: Session, queue: str, group: str, partition: str, seq: int, err
         raise ConflictError(
             f"message {seq} is not the next of partition {partition!r} for group {group!r}"
         )
-    cursor.die(session, seq, cursor.attempts(session, seq), error)
+    cursor.die(session, seq, cursor.attempts(session, seq), stored)
     cursor.make_available(session, session.now)
     return int(cursor.last_seq - cursor.position)

@@ -16,7 +16,7 @@ from monarq.model import (
     SeekPreview,
     Standing,
 )
-from monarq.store import paging
+from monarq.store import paging, sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
 from monarq.store.sqlite import dead_letters, flows, item_calls, items, logs, standings
 from monarq.store.sqlite.calls import Calls
@@ -149,18 +149,19 @@ def _errors(session: Session, which: DeadLetterFilter, limit: int) -> list[DeadL
         _ERRORS.format(key=dead_letters.ERROR_KEY, condition=condition),
         (*values, MOST_LETTERS, limit),
     )
-    return [
+    found = [
         DeadLetterError(
             queue=queue,
             group=group,
-            error=error,
+            error=dead_letters.opened_key(session, queue, error, newest_id),
             count=count,
             oldest_at=oldest_at,
             newest_at=newest_at,
             newest_id=newest_id,
         )
-        for queue, group, error, count, oldest_at, newest_at, newest_id in rows
+        for queue, group, error, count, oldest_at, newest_at, newest_id in rows.fetchall()
     ]
+    return sealing.merge_errors(found)
 
 
 def _newest(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 from monarq.clock import micros
-from monarq.crypto import open_payload
 from monarq.errors import InvalidRequestError, MonarqError
 from monarq.ids import lease_id, new_lease_token
 from monarq.model import (
@@ -19,6 +18,7 @@ from monarq.model import (
     Popped,
     Queue,
 )
+from monarq.store import sealing
 from monarq.store.contract import Outcome
 from monarq.store.room import Room
 from monarq.store.sqlite import items
@@ -88,7 +88,7 @@ def _refused(queue: Queue, request: Pop) -> MonarqError | None:
 
 def _lease(session: Session, queue: Queue, hand: list[WorkItem], request: Pop, last: int) -> Popped:
     # Opened first: what cannot be read is not leased.
-    payloads = [open_payload(item.payload, session.cipher) for item in hand]
+    payloads = [items.open_payload(session, queue, item) for item in hand]
     if not hand:
         return Popped(messages=[])
     number = None if request.auto_ack else session.new_lease_number()
@@ -107,7 +107,8 @@ def _lease(session: Session, queue: Queue, hand: list[WorkItem], request: Pop, l
             item.lease_no, item.lease_token = number, token
         items.save(session, item, ItemState.READY)
     messages = [
-        _to_message(queue, item, payload) for item, payload in zip(hand, payloads, strict=True)
+        _to_message(session, queue, item, payload)
+        for item, payload in zip(hand, payloads, strict=True)
     ]
     if number is None:
         session.counters.add(queue.id, completed=len(hand))
@@ -115,7 +116,7 @@ def _lease(session: Session, queue: Queue, hand: list[WorkItem], request: Pop, l
     return Popped(messages=messages, lease_id=lease_id(number, token), lease_until=until)
 
 
-def _to_message(queue: Queue, item: WorkItem, payload: bytes) -> Message:
+def _to_message(session: Session, queue: Queue, item: WorkItem, payload: bytes) -> Message:
     return Message(
         queue=queue.name,
         partition=DEFAULT_PARTITION,
@@ -127,7 +128,7 @@ def _to_message(queue: Queue, item: WorkItem, payload: bytes) -> Message:
         attempts=item.attempts,
         trace_id=item.trace_id,
         producer=item.producer,
-        headers=item.headers,
+        headers=sealing.open_headers(item.headers, session.cipher),
         priority=item.priority,
         max_attempts=item.max_attempts,
         is_command=bool(item.is_command),

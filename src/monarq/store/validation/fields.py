@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from monarq.crypto import SEALED
+from monarq.crypto import SEALS
 from monarq.errors import InvalidRequestError
 from monarq.model import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
 
@@ -96,7 +96,7 @@ def check_text(value: object, field: str, limit: int = MAX_ERROR_LENGTH) -> None
 
 
 def check_bytes(value: object, field: str, limit: int = MAX_PAYLOAD_BYTES) -> None:
-    if type(value) is not bytes or not value or value[0] == SEALED:
+    if type(value) is not bytes or not value or value[0] in SEALS:
         raise InvalidRequestError(f"{field} must be JSON, given as bytes")
     if len(value) > limit:
         raise InvalidRequestError(f"{field} has {len(value)} bytes, more than {limit}")

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from monarq.crypto import SEALED
+from monarq.crypto import SEALS, has_seal
 from monarq.errors import ConflictError, InvalidRequestError
 from monarq.model import (
     DEFAULT_PARTITION,
@@ -71,7 +71,7 @@ def check_push(request: Push) -> PushShape:
         payload = item.payload
         if type(payload) is not bytes or not 0 < len(payload) <= MAX_PAYLOAD_BYTES:
             check_bytes(payload, "payload")
-        if payload[0] == SEALED:
+        if payload[0] in SEALS:
             check_bytes(payload, "payload")
         if (
             item.trace_id is not None
@@ -97,7 +97,7 @@ def check_push(request: Push) -> PushShape:
 def _checked_columns(items: PushColumns) -> PushShape:
     """Looks at all of them together, and at each only if something seems wrong."""
     shape = _shape_of_one(items.queue, items.partition)
-    if min(items.sizes) == 0 or max(items.sizes) > MAX_PAYLOAD_BYTES or SEALED in items.data:
+    if min(items.sizes) == 0 or max(items.sizes) > MAX_PAYLOAD_BYTES or has_seal(items.data):
         for item in items:
             check_bytes(item.payload, "payload")
     ids = items.transaction_ids
