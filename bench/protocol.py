@@ -25,7 +25,15 @@ import uvloop
 
 from bench.harness import machine, rate, table, take_turns, times, write_json
 from monarq.loadgen import closed_loop, compose_request, connect
-from monarq.server.exchange import Handled, Pending, RequestHead, Response
+from monarq.server.exchange import (
+    Admission,
+    Handled,
+    Pending,
+    Principal,
+    RequestHead,
+    Response,
+    Role,
+)
 from monarq.server.http import Connection, Endpoint
 
 PACKAGES = ("monarq", "httptools", "uvloop")
@@ -46,7 +54,10 @@ class Echo:
         self._response = Response(201, answer)
         self._loop = asyncio.get_running_loop()
 
-    def handle(self, head: RequestHead, body: bytes) -> Handled:
+    def admit(self, head: RequestHead) -> Admission:
+        return Admission(Principal(None, Role.ADMIN))
+
+    def handle(self, head: RequestHead, body: bytes, admission: Admission | None = None) -> Handled:
         if head.target != "/pending":
             return self._response
         future: asyncio.Future[Response] = self._loop.create_future()

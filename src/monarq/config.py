@@ -52,6 +52,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body_timeout_seconds: Annotated[
         PositiveSeconds, Meta(description="longest pause while a client sends a body")
     ] = 30.0
+    body_min_bytes_per_second: Annotated[
+        Positive,
+        Meta(description="slowest average rate of a body, once it takes longer than such a pause"),
+    ] = 16 << 10
     keep_alive_seconds: Annotated[
         PositiveSeconds, Meta(description="how long an idle connection is kept")
     ] = 75.0

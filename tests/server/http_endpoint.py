@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from monarq.server.exchange import Handled, RequestHead, Response
+from monarq.server.exchange import (
+    Admission,
+    Admitted,
+    Handled,
+    Principal,
+    RequestHead,
+    Response,
+    Role,
+)
 from monarq.server.http import Connection, Endpoint, Limits
 
 T = TypeVar("T")
@@ -21,24 +29,31 @@ BOUND = 20.0
 """Seconds after which something that should have happened never will."""
 
 
-class Echo:
+class Welcoming:
+    """Lets every body in."""
+
+    def admit(self, head: RequestHead) -> Admitted:
+        return Admission(Principal(None, Role.ADMIN))
+
+
+class Echo(Welcoming):
     """Answers every request with its body, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
 
-    def handle(self, head: RequestHead, body: bytes) -> Handled:
+    def handle(self, head: RequestHead, body: bytes, admission: Admission | None = None) -> Handled:
         self.requests.append((head.method, head.target, head.headers, body))
         return Response(200, body)
 
 
-class Served:
+class Served(Welcoming):
     """An application, by a function of (method, target, body)."""
 
     def __init__(self, function: Callable[[str, str, bytes], Handled]) -> None:
         self._function = function
 
-    def handle(self, head: RequestHead, body: bytes) -> Handled:
+    def handle(self, head: RequestHead, body: bytes, admission: Admission | None = None) -> Handled:
         return self._function(head.method, head.target, body)
 
 

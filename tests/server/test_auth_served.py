@@ -1,5 +1,6 @@
 """Authentication of a real server: who gets in, what each may do, whose name is stamped."""
 
+import contextlib
 import http.client
 import json
 import time
@@ -15,6 +16,7 @@ from monarq.server.routes import ROUTES
 from tests.server.conftest import StartServer
 from tests.server.serving import ServerProcess
 
+PUSH = "/api/v1/push"
 SECRET = "a secret of thirty-two bytes or more"
 
 ON_SQLITE = pytest.mark.parametrize("served_store", ["sqlite"], indirect=True)
@@ -144,3 +146,73 @@ def test_credentials_in_the_url_are_not_taken(guarded: ServerProcess) -> None:
     token = bearer("admin")["Authorization"].split()[1]
     for name in ("token", "access_token", "api_key", "apiKey", "authorization"):
         assert guarded.get(f"/api/v1/status?{name}={token}").status == 401
+
+
+def _unfinished(server: ServerProcess, size: int, *lines: str) -> bytes:
+    head = [f"POST {PUSH} HTTP/1.1", f"Host: 127.0.0.1:{server.port}", f"Content-Length: {size}"]
+    return "\r\n".join([*head, "Content-Type: application/json", *lines, "", ""]).encode()
+
+
+@ON_SQLITE
+def test_clients_without_credentials_cannot_fill_the_memory_for_bodies(
+    start_server: StartServer,
+) -> None:
+    """Three connections that announce 64 MiB each and send as much as they can, and then nothing,
+    would take the memory that every larger push needs."""
+    server = start_server(auth=True, jwt_secret=SECRET)
+    before = server.memory_bytes
+    item = {"queue": "q", "payload": "x" * 400_000}
+    with contextlib.ExitStack() as hogs:
+        for _ in range(3):
+            hog = hogs.enter_context(server.connect())
+            with contextlib.suppress(ConnectionError):
+                hog.sendall(_unfinished(server, 64 << 20) + b"x" * (4 << 20))
+            assert hog.recv(1 << 16).startswith(b"HTTP/1.1 401 ")
+        for _ in range(3):
+            pushed = server.post(PUSH, {"items": [item]}, headers=bearer("write"))
+            assert pushed.status == 201
+    assert server.memory_bytes < before + (32 << 20)
+
+
+@ON_SQLITE
+def test_a_client_that_fills_the_memory_for_bodies_locks_nobody_else_out(
+    start_server: StartServer,
+) -> None:
+    server = start_server(
+        auth=True, jwt_secret=SECRET, max_body_bytes=8 << 20, inbox_max_bytes=8 << 20
+    )
+    token = bearer("write", sub="hog")["Authorization"]
+    item = {"queue": "q", "payload": "x" * 400_000}
+    with contextlib.ExitStack() as hogs:
+        held = [hogs.enter_context(server.connect()) for _ in range(3)]
+        for hog in held:
+            hog.sendall(_unfinished(server, 8 << 20, f"Authorization: {token}"))
+            hog.sendall(b"x" * (3_900 << 10))
+        for _ in range(5):
+            pushed = server.post(PUSH, {"items": [item]}, headers=bearer("write", sub="ann"))
+            assert pushed.status == 201
+        answers = []
+        for hog in held:
+            hog.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):
+                answers.append(hog.recv(1 << 16))
+    assert answers
+    assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in answers)
+
+
+@ON_SQLITE
+def test_no_client_without_credentials_is_told_to_send_its_body(guarded: ServerProcess) -> None:
+    with guarded.connect() as client:
+        client.sendall(_unfinished(guarded, 100, "Expect: 100-continue"))
+        received = b""
+        while piece := client.recv(1 << 16):
+            received += piece
+    assert received.startswith(b"HTTP/1.1 401 ")
+    assert received.count(b"HTTP/1.1") == 1
+
+
+@ON_SQLITE
+def test_the_sign_in_takes_a_small_body_only(guarded: ServerProcess) -> None:
+    with guarded.connect() as client:
+        client.sendall(_unfinished(guarded, 100 << 10).replace(PUSH.encode(), b"/api/v1/session"))
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 413 ")

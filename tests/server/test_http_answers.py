@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 
 from monarq.errors import OverloadedError
-from monarq.server.exchange import Handled, Pending, RequestHead, Response, StreamingResponse
-from tests.server.http_endpoint import Client, Served, serve
+from monarq.server.exchange import (
+    Admission,
+    Handled,
+    Pending,
+    RequestHead,
+    Response,
+    StreamingResponse,
+)
+from tests.server.http_endpoint import Client, Served, Welcoming, serve
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-class Parked:
+class Parked(Welcoming):
     """Every request waits for the test to resolve it."""
 
     def __init__(self) -> None:
@@ -23,7 +30,7 @@ class Parked:
         self.undelivered: list[bytes] = []
         self.finished: list[bytes] = []
 
-    def handle(self, head: RequestHead, body: bytes) -> Handled:
+    def handle(self, head: RequestHead, body: bytes, admission: Admission | None = None) -> Handled:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.futures.append(future)
         return Pending(future, self._finish, self.undelivered.append)

@@ -101,7 +101,7 @@ def test_a_refused_client_that_goes_on_sending_still_reads_why() -> None:
 
 
 def test_bodies_that_come_in_together_are_bounded_together() -> None:
-    with serve(Echo(), bodies_bytes=100_000) as server:
+    with serve(Echo(), bodies_bytes=100_000, stalled_seconds=60.0) as server:
         with server.connect() as one, server.connect() as two, server.connect() as three:
             for client in (one, two):
                 client.send(head(b"Content-Length: 60000") + b"a" * 45_000)

@@ -63,7 +63,8 @@ def test_a_body_that_stops_coming_is_answered_408_and_closed() -> None:
 
 
 def test_a_body_that_keeps_coming_may_take_longer_than_one_pause() -> None:
-    with serve(Echo(), **(SHORT | {"body_seconds": 0.5})) as server, server.connect() as client:
+    limits = SHORT | {"body_seconds": 0.5, "body_rate": 5}
+    with serve(Echo(), **limits) as server, server.connect() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 30\r\n\r\n")
         began = time.monotonic()
         client.socket.settimeout(0.05)

@@ -164,7 +164,9 @@ def test_a_stop_under_load_leaves_no_lease_that_nobody_has(server: ServerProcess
 def test_a_stop_takes_no_longer_than_it_may(start_server: StartServer) -> None:
     server = start_server(drain_seconds=1)
     with server.connect() as half:
-        half.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        half.sendall(
+            b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf"
+        )
         assert push(server, 1) == 201
         began = time.monotonic()
         server.signal()
@@ -178,7 +180,9 @@ def test_a_stop_takes_no_longer_than_it_may(start_server: StartServer) -> None:
 def test_a_second_signal_stops_now(start_server: StartServer) -> None:
     server = start_server(drain_seconds=600)
     with server.connect() as half:
-        half.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        half.sendall(
+            b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf"
+        )
         assert push(server, 1) == 201
         server.signal()
         server.wait_for_log("draining")

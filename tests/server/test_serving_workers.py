@@ -161,7 +161,9 @@ def test_a_stop_ends_all_and_answers_parked_pops(cluster: ServerProcess, number:
 def test_a_second_signal_stops_all_now(start_server: StartServer) -> None:
     cluster = start_server(workers=2, drain_seconds=600)
     with cluster.connect() as half:
-        half.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        half.sendall(
+            b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf"
+        )
         assert cluster.get("/health").status == 200
         cluster.signal()
         cluster.wait_for_log("draining", 2)

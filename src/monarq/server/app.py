@@ -24,12 +24,16 @@ from monarq.errors import ForbiddenError, InvalidRequestError
 from monarq.server.answers import HttpError, error_answer
 from monarq.server.decoding import (
     body_decoder,
+    check_no_body,
     ignoring_decoder,
     is_json,
     not_json,
     query_decoder,
 )
 from monarq.server.exchange import (
+    UNAUTHENTICATED,
+    Admission,
+    Admitted,
     Answer,
     Handled,
     Pending,
@@ -54,6 +58,11 @@ Observe = Callable[[Route | None, dict[str, str], int, float], None]
 and the seconds from the whole request to the whole answer."""
 
 _ANYONE = Principal(None, Role.ADMIN)
+_SMALL_BODY = 64 << 10
+"""Bytes of a body that is sent without credentials, or to a call that takes none."""
+_TRUSTED = Admission(_ANYONE)
+_TRUSTED_SMALL = Admission(_ANYONE, _SMALL_BODY)
+_UNKNOWN = Admission(_ANYONE, _SMALL_BODY, UNAUTHENTICATED)
 _RANKS = {role: rank for rank, role in enumerate(Role, 1)}
 _TARGETS = 4096
 _TARGET_LENGTH = 1024
@@ -184,8 +193,47 @@ class Application:
         self._hosts: set[str | None] = set()
         """Good ones, kept as the targets are."""
 
-    def handle(self, head: RequestHead, body: bytes) -> Handled:
-        """Answer a request.
+    def admit(self, head: RequestHead) -> Admitted | Coroutine[Any, Any, Admitted]:
+        """Check everything about a request that its head tells, before its body is read.
+
+        Return what the body may be, or the response that refuses it. Never raises, and neither
+        does the coroutine (unless it is cancelled).
+        """
+        call = _Call(self._observe, head.headers, perf_counter())
+        try:
+            meaning = self._meaning(head)
+            if meaning is None:
+                return _TRUSTED_SMALL if self._authenticate is None else _UNKNOWN
+            plan = meaning.plan
+            call.route = plan.route
+            if self._authenticate is None:
+                self._check(meaning, _ANYONE, head)
+                return _TRUSTED if plan.body is not None else _TRUSTED_SMALL
+            if plan.role is None:
+                self._check(meaning, _ANYONE, head)
+                return _UNKNOWN
+            principal = self._authenticate(head.headers)
+            if isinstance(principal, Principal):
+                return self._admission(meaning, principal, head)
+            return self._admit_later(call, meaning, principal, head)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            return call.failed(error)
+
+    async def _admit_later(
+        self, call: _Call, meaning: _Meaning, principal: Awaitable[Principal], head: RequestHead
+    ) -> Admitted:
+        try:
+            return self._admission(meaning, await principal, head)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            return call.failed(error)
+
+    def _admission(self, meaning: _Meaning, principal: Principal, head: RequestHead) -> Admission:
+        self._check(meaning, principal, head)
+        most = None if meaning.plan.body is not None else _SMALL_BODY
+        return Admission(principal, most, f"principal {principal.subject}")
+
+    def handle(self, head: RequestHead, body: bytes, admission: Admission | None = None) -> Handled:
+        """Answer a request; `admission` is what `admit` returned, if the body came later.
 
         Never raises, and neither does a coroutine that it returns (unless it is cancelled).
         """
@@ -193,12 +241,12 @@ class Application:
         try:
             meaning: _Meaning | None = head.meaning
             if meaning is None:
-                if self._checks_hosts and head.headers.get("host") not in self._hosts:
-                    self._check_host(head.headers)
-                if head.method == "OPTIONS":
+                meaning = self._meaning(head)
+                if meaning is None:
                     return call.settle(self._options(head.target))
-                meaning = _Meaning(self._find(head.method, head.target), head.headers)
             call.route = meaning.plan.route
+            if admission is not None:
+                return call.settle(self._serve(meaning, admission.principal, head, body))
             if self._authenticate is None or meaning.plan.role is None:
                 return call.settle(self._answer(meaning, _ANYONE, head, body))
             principal = self._authenticate(head.headers)
@@ -207,6 +255,17 @@ class Application:
             return call.run(self._answer_later(meaning, principal, head, body))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             return call.failed(error)
+
+    def _meaning(self, head: RequestHead) -> _Meaning | None:
+        """Return what a head asks for, or None for OPTIONS, which has no route."""
+        meaning: _Meaning | None = head.meaning
+        if meaning is not None:
+            return meaning
+        if self._checks_hosts and head.headers.get("host") not in self._hosts:
+            self._check_host(head.headers)
+        if head.method == "OPTIONS":
+            return None
+        return _Meaning(self._find(head.method, head.target), head.headers)
 
     def _check_host(self, headers: dict[str, str]) -> None:
         check_host(headers)
@@ -217,6 +276,11 @@ class Application:
     def _answer(
         self, meaning: _Meaning, principal: Principal, head: RequestHead, body: bytes
     ) -> Handled:
+        self._check(meaning, principal, head)
+        return self._serve(meaning, principal, head, body)
+
+    def _check(self, meaning: _Meaning, principal: Principal, head: RequestHead) -> None:
+        """Refuse a caller without the route's role, a page of another site, and a bad query."""
         plan = meaning.plan
         if plan.role is not None and _RANKS[principal.role] < plan.rank:
             raise ForbiddenError(f"this call needs the role {plan.role}, not {principal.role}")
@@ -231,11 +295,17 @@ class Application:
             if not target.is_read:
                 self._read_query(target, head)
             head.meaning = meaning
+
+    def _serve(
+        self, meaning: _Meaning, principal: Principal, head: RequestHead, body: bytes
+    ) -> Handled:
+        plan = meaning.plan
+        target = meaning.target
         decoded = None
         ignored = target.ignored
+        if body and not meaning.is_json:
+            raise not_json(head.headers)
         if plan.body is not None:
-            if body and not meaning.is_json:
-                raise not_json(head.headers)
             try:
                 decoded = plan.body(body)
             except InvalidRequestError as error:
@@ -243,6 +313,8 @@ class Application:
                     raise
                 decoded, fields = plan.ignoring(body, error)
                 ignored += fields
+        elif body:
+            check_no_body(body)
         handled = plan.handler(
             self._service,
             Request(target.path, target.query, decoded, head.headers, principal, len(body)),

@@ -41,6 +41,20 @@ class Principal(Struct, frozen=True):
         return self.role in (Role.JOBS, Role.ADMIN)
 
 
+UNAUTHENTICATED = ""
+"""The owner of request bodies that come without credentials although authentication is on."""
+
+
+class Admission(Struct, frozen=True):
+    """The application's consent to read a request's body, given by its head alone."""
+
+    principal: Principal
+    most_bytes: int | None = None
+    """Largest body; None for the server's own limit."""
+    owner: str | None = None
+    """Whose share of the memory for bodies it uses; None for the client's address."""
+
+
 class RequestHead:
     """The request line and the headers. Clients send the same again and again, and then share
     one: what it says never changes."""
@@ -103,6 +117,8 @@ class Pending(Struct, Generic[T]):
     told: Callable[[Response], None] | None = None
 
 
+Admitted: TypeAlias = Admission | Response
+"""What the application says to a head whose body is still to come; a response refuses it."""
 Answer: TypeAlias = Response | StreamingResponse
 Handled: TypeAlias = Answer | Pending[Any] | Coroutine[Any, Any, Answer | Pending[Any]]
 """What a handler returns. A coroutine is run as a task, and cancelled if the client goes away;

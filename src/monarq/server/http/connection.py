@@ -11,7 +11,15 @@ from collections.abc import Coroutine
 from typing import Any, cast
 
 from monarq.server.answers import HttpError, error_answer, refusal
-from monarq.server.exchange import JSON, Handled, Pending, Response, StreamingResponse
+from monarq.server.exchange import (
+    JSON,
+    Admission,
+    Admitted,
+    Handled,
+    Pending,
+    Response,
+    StreamingResponse,
+)
 from monarq.server.http.endpoint import Endpoint
 from monarq.server.http.head import Head
 from monarq.server.http.phases import BODY, BUSY, CLOSED, FLUSHING, HEAD, IDLE, LINGERING
@@ -57,6 +65,8 @@ class Connection(Reading):
         endpoint = self._endpoint
         full = endpoint.is_full()
         endpoint.opened(self)
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if isinstance(peer, tuple) else ""
         self._since = endpoint.loop.time()
         if full or endpoint.draining:
             endpoint.counters.turned_away += 1
@@ -88,7 +98,9 @@ class Connection(Reading):
             # If its result is there already, `_resolved` is still to be called, and sees to it.
             self._pending.future.cancel()
         if self._task is not None:
-            self._task.cancel()
+            # In the next turn: a task that is cancelled before its first step never awaits the
+            # coroutine it was made for.
+            endpoint.loop.call_soon(self._task.cancel)
         if self._room is not None and not self._room.done():
             self._room.cancel()
         if self._unsent is not None:
@@ -117,13 +129,47 @@ class Connection(Reading):
 
     # --- answering -------------------------------------------------------------------------
 
-    def _run(self, head: Head, body: bytes) -> None:
+    def _admit(self, head: Head) -> Admission | None:
+        try:
+            admitted = self._endpoint.application.admit(head)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            admitted = error_answer(error)
+        if isinstance(admitted, Admission):
+            return admitted
+        if isinstance(admitted, Response):
+            self._turn_away(admitted)
+        else:
+            self._task = self._endpoint.loop.create_task(self._admit_later(head, admitted))
+        return None
+
+    async def _admit_later(self, head: Head, coroutine: Coroutine[Any, Any, Admitted]) -> None:
+        try:
+            admitted = await coroutine
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            admitted = error_answer(error)
+        self._task = None
+        if self._phase == CLOSED or self._transport.is_closing():
+            return
+        if isinstance(admitted, Response):
+            self._turn_away(admitted)
+            return
+        data = bytes(self._held or b"")
+        self._held = None
+        self._go_on(data, self._admitted(head, admitted, data, 0))
+        self._read_again()
+
+    def _turn_away(self, response: Response) -> None:
+        """Answer a request whose body is not wanted, and close: the body is not read."""
+        self._endpoint.counters.requests += 1
+        self._close_with(response)
+
+    def _run(self, head: Head, body: bytes, admission: Admission | None = None) -> None:
         self._phase = BUSY
         self._head = head
         endpoint = self._endpoint
         endpoint.counters.requests += 1
         try:
-            handled = endpoint.application.handle(head, body)
+            handled = endpoint.application.handle(head, body, admission)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             handled = error_answer(error)
         if type(handled) is Response:
@@ -222,10 +268,14 @@ class Connection(Reading):
         """Answer what is no request, and close: what follows cannot be told apart any more."""
         self._endpoint.counters.refused += 1
         self._end_body()
+        self._close_with(refusal(error.status, error.code, str(error), error.headers))
+
+    def _close_with(self, response: Response) -> None:
+        """Answer, and close when the client has the answer."""
         self._held = None
         self._head = None
         self._phase = BUSY
-        self._answer(refusal(error.status, error.code, str(error), error.headers))
+        self._answer(response)
 
     # --- for answers that are streamed -----------------------------------------------------
 
@@ -324,7 +374,7 @@ class Connection(Reading):
         elif phase == HEAD:
             limit = limits.head_seconds
         elif phase == BODY:
-            limit = limits.body_seconds
+            return self._look_at_body(now)
         elif phase == LINGERING:
             limit = limits.linger_seconds
             if self._transport.get_write_buffer_size():
@@ -333,13 +383,8 @@ class Connection(Reading):
             return now + limits.keep_alive_seconds
         if now < self._since + limit:
             return self._since + limit
-        if phase in (HEAD, BODY):
-            self._endpoint.counters.timed_out += 1
-            part = "head" if phase == HEAD else "body"
-            self._refuse(
-                HttpError(408, "request_timeout", f"the {part} did not come within {limit:g} s")
-            )
-            return now + limits.linger_seconds
+        if phase == HEAD:
+            return self._time_out(now, f"the head did not come within {limit:g} s")
         if phase == IDLE:
             self._phase = LINGERING
             self._since = now
@@ -347,6 +392,25 @@ class Connection(Reading):
             return now + limits.linger_seconds
         self._transport.abort()
         return 0.0
+
+    def _look_at_body(self, now: float) -> float:
+        body = self._body
+        assert body is not None
+        limits = self._endpoint.limits
+        paused = self._since + limits.body_seconds
+        slow = body.began + limits.body_seconds + len(body.content) / limits.body_rate
+        if now >= paused:
+            message = f"no more of the body came within {limits.body_seconds:g} s"
+        elif now >= slow:
+            message = f"the body came with less than {limits.body_rate} bytes per second"
+        else:
+            return min(paused, slow)
+        return self._time_out(now, message)
+
+    def _time_out(self, now: float, message: str) -> float:
+        self._endpoint.counters.timed_out += 1
+        self._refuse(HttpError(408, "request_timeout", message))
+        return now + self._endpoint.limits.linger_seconds
 
     def _look_at_writing(self, now: float) -> float:
         """Cut the connection if nothing was taken for too long."""

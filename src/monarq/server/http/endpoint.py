@@ -4,9 +4,11 @@ the timer, and the list of those that are open."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
-from monarq.server.exchange import Handled, RequestHead
+from monarq.server.exchange import Admission, Admitted, Handled, RequestHead
+from monarq.server.http.bodies import Bodies
 from monarq.server.http.deadlines import Deadlines
 from monarq.server.http.head import HeadReader
 from monarq.server.http.limits import Limits
@@ -17,8 +19,11 @@ if TYPE_CHECKING:
 
 
 class Application(Protocol):
-    def handle(self, head: RequestHead, body: bytes) -> Handled:
-        """Answer a request."""
+    def admit(self, head: RequestHead) -> Admitted | Coroutine[Any, Any, Admitted]:
+        """Decide whether to read the body of a request that has not come with its head."""
+
+    def handle(self, head: RequestHead, body: bytes, admission: Admission | None = None) -> Handled:
+        """Answer a request; `admission` is what `admit` returned, if it was asked."""
 
 
 class Counters:
@@ -56,8 +61,7 @@ class Endpoint:
         self.answer_heads = Heads()
         self.counters = counters or Counters()
         self.connections: set[Connection] = set()
-        self.incoming_bytes = 0
-        """Of the bodies that are still coming in."""
+        self.bodies = Bodies(self.limits)
         self.draining = False
         shortest = min(
             self.limits.head_seconds,
@@ -68,6 +72,11 @@ class Endpoint:
         )
         self.deadlines = Deadlines(self.loop, min(0.5, max(shortest / 8, 0.01)))
         self._emptied: asyncio.Future[None] | None = None
+
+    @property
+    def incoming_bytes(self) -> int:
+        """Bytes of the bodies that are still coming in."""
+        return self.bodies.held
 
     def is_full(self) -> bool:
         return len(self.connections) >= self.limits.connections

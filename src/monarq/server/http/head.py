@@ -110,6 +110,11 @@ def too_long(limits: Limits) -> HttpError:
     return HttpError(431, "head_too_large", f"the head is longer than {limits.head_bytes} bytes")
 
 
+def too_large(length: int, most: int) -> HttpError:
+    message = f"a body of {length} bytes; at most {most} are taken"
+    return HttpError(413, "body_too_large", message)
+
+
 class _Fields:
     """What httptools calls back."""
 
@@ -203,11 +208,7 @@ def _read_length(head: Head, limits: Limits) -> None:
             raise _refused(f"Content-Length is no length: {length[:100]}")
         head.length = int(length)
         if head.length > limits.body_bytes:
-            raise HttpError(
-                413,
-                "body_too_large",
-                f"a body of {head.length} bytes; at most {limits.body_bytes} are taken",
-            )
+            raise too_large(head.length, limits.body_bytes)
 
 
 def _refused(message: str) -> HttpError:

@@ -20,6 +20,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     connections: int = 20_000
     head_seconds: float = 10.0
     body_seconds: float = 30.0
+    """Longest pause within a body."""
+    body_rate: int = 16 << 10
+    """Bytes per second that a body must come with on average, after `body_seconds`."""
+    stalled_seconds: float = 1.0
+    """A body that does not move for so long is the first to go when memory is short."""
     keep_alive_seconds: float = 75.0
     write_seconds: float = 60.0
     linger_seconds: float = 2.0
@@ -34,6 +39,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             connections=settings.max_connections,
             head_seconds=settings.header_timeout_seconds,
             body_seconds=settings.body_timeout_seconds,
+            body_rate=settings.body_min_bytes_per_second,
             keep_alive_seconds=settings.keep_alive_seconds,
             write_seconds=settings.write_timeout_seconds,
         )

@@ -1,13 +1,15 @@
-"""The phases of a connection. From BUSY on, what comes in waits or is thrown away."""
+"""The phases of a connection. From CHECKING on, what comes in waits or is thrown away."""
 
 IDLE = 0
 """Between two requests, with nothing of the next one there."""
 HEAD = 1
 BODY = 2
-BUSY = 3
+CHECKING = 3
+"""The application is checking credentials before the body is read."""
+BUSY = 4
 """The application has the request, or is streaming its answer."""
-FLUSHING = 4
+FLUSHING = 5
 """The answer is made, but the client does not take it fast enough."""
-LINGERING = 5
+LINGERING = 6
 """Refused or ended; what the client still sends is thrown away, so that it reads the answer."""
-CLOSED = 6
+CLOSED = 7

@@ -12,21 +12,22 @@ import abc
 import asyncio
 
 from monarq.server.answers import HttpError
-from monarq.server.http.chunked import ChunkedBody
+from monarq.server.exchange import Admission
+from monarq.server.http.bodies import Body
 from monarq.server.http.endpoint import Endpoint
-from monarq.server.http.head import CHUNKED, Head, check_incomplete
-from monarq.server.http.phases import BODY, HEAD, IDLE, LINGERING
+from monarq.server.http.head import CHUNKED, Head, check_incomplete, too_large
+from monarq.server.http.phases import BODY, CHECKING, HEAD, IDLE, LINGERING
 from monarq.server.http.writing import CONTINUE
 
 
 class Reading(asyncio.Protocol, abc.ABC):
     __slots__ = (
+        "_address",
+        "_admission",
         "_body",
-        "_chunks",
         "_endpoint",
         "_head",
         "_held",
-        "_left",
         "_phase",
         "_reading",
         "_since",
@@ -45,16 +46,22 @@ class Reading(asyncio.Protocol, abc.ABC):
         """Of the request that is coming in or being answered, or of the last one."""
         self._held: bytearray | None = None
         """What came in and was not yet looked at, or is part of a head."""
-        self._body: bytearray | None = None
-        self._left = 0
-        """What is to come of the body."""
-        self._chunks: ChunkedBody | None = None
+        self._body: Body | None = None
+        self._admission: Admission | None = None
+        """Of the body that is coming in."""
+        self._address = ""
+        """The client's, without its port."""
         self._reading = True
         self.looked_at = 0
 
     @abc.abstractmethod
-    def _run(self, head: Head, body: bytes) -> None:
+    def _run(self, head: Head, body: bytes, admission: Admission | None = None) -> None:
         """Have a request answered. The connection is idle again if it was at once."""
+
+    @abc.abstractmethod
+    def _admit(self, head: Head) -> Admission | None:
+        """Ask the application whether it wants a body. None if the request was refused, or if
+        `_admitted` will be called later."""
 
     @abc.abstractmethod
     def _refuse(self, error: HttpError) -> None:
@@ -72,12 +79,7 @@ class Reading(asyncio.Protocol, abc.ABC):
             self._read_on(data)
         elif phase == BODY:
             self._since = self._endpoint.loop.time()
-            at = self._read_body(data, 0)
-            if at < len(data):
-                if self._phase == IDLE:
-                    self._read(data[at:])
-                elif self._phase < LINGERING:
-                    self._hold(data[at:])
+            self._go_on(data, self._read_body(data, 0))
         elif phase < LINGERING:
             held = self._hold(data)
             if self._reading and len(held) > self._endpoint.limits.read_ahead_bytes:
@@ -126,6 +128,10 @@ class Reading(asyncio.Protocol, abc.ABC):
         if held is not None:
             self._held = None
             self._read(bytes(held))
+        self._read_again()
+
+    def _read_again(self) -> None:
+        """Read on from the client if that was paused, and there is room."""
         if not self._reading and self._phase < LINGERING:
             held = self._held
             if held is None or len(held) <= self._endpoint.limits.read_ahead_bytes:
@@ -172,56 +178,73 @@ class Reading(asyncio.Protocol, abc.ABC):
     # --- a body that comes in pieces -------------------------------------------------------
 
     def _begin_body(self, head: Head, data: bytes, at: int) -> int:
-        self._phase = BODY
+        """Ask the application whether it wants the body, and if so begin to read it. Returns
+        where the body ends in `data`."""
+        self._phase = CHECKING
         self._head = head
+        admission = self._admit(head)
+        return at if admission is None else self._admitted(head, admission, data, at)
+
+    def _admitted(self, head: Head, admission: Admission, data: bytes, at: int) -> int:
         endpoint = self._endpoint
-        self._since = endpoint.loop.time()
-        endpoint.deadlines.watch(self, self._since + endpoint.limits.body_seconds)
-        if head.length == CHUNKED:
-            self._chunks = ChunkedBody(endpoint.limits.body_bytes)
-            self._body = self._chunks.content
-        else:
-            self._left = head.length
-            self._body = bytearray()
+        most = endpoint.limits.body_bytes
+        if admission.most_bytes is not None:
+            most = min(most, admission.most_bytes)
+        if head.length > most:
+            self._refuse(too_large(head.length, most))
+            return len(data)
+        self._phase = BODY
+        now = self._since = endpoint.loop.time()
+        endpoint.deadlines.watch(self, now + endpoint.limits.body_seconds)
+        owner = self._address if admission.owner is None else admission.owner
+        self._admission = admission
+        self._body = Body(
+            endpoint.bodies.share(owner),
+            None if head.length == CHUNKED else head.length,
+            most,
+            now,
+            self._refuse,
+        )
+        endpoint.bodies.add(self._body)
         if at < len(data):
             return self._read_body(data, at)
         if head.expects:
             self._transport.write(CONTINUE)
         return at
 
+    def _go_on(self, data: bytes, at: int) -> None:
+        """Look at what came behind the part of a body that ends at `at`."""
+        if at < len(data):
+            if self._phase == IDLE:
+                self._read(data[at:])
+            elif self._phase < LINGERING:
+                self._hold(data[at:])
+
     def _read_body(self, data: bytes, at: int) -> int:
         """Take what belongs to the body, and run the request if that was all of it. Returns
         where the body ends in `data`."""
         body = self._body
         assert body is not None
-        endpoint = self._endpoint
-        chunks = self._chunks
-        before = len(body)
-        if chunks is not None:
-            try:
-                end = chunks.feed(data, at)
-            except HttpError as error:
-                endpoint.incoming_bytes += len(body) - before
-                self._refuse(error)
-                return len(data)
-            is_whole = chunks.done
-        else:
-            end = min(at + self._left, len(data))
-            body += data[at:end]
-            self._left -= end - at
-            is_whole = not self._left
-        endpoint.incoming_bytes += len(body) - before
-        if is_whole:
-            assert self._head is not None
+        bodies = self._endpoint.bodies
+        before = len(body.content)
+        try:
+            end = body.feed(data, at, self._since)
+        except HttpError as error:
+            bodies.count(body, len(body.content) - before)
+            self._refuse(error)
+            return len(data)
+        bodies.count(body, len(body.content) - before)
+        if body.is_whole:
+            head, admission = self._head, self._admission
+            assert head is not None
             self._end_body()
-            self._run(self._head, bytes(body))
-        elif endpoint.incoming_bytes > endpoint.limits.bodies_bytes:
-            message = "too many requests are coming in on too many connections; try again"
-            self._refuse(HttpError(503, "overloaded", message, ((b"Retry-After", b"1"),)))
+            self._run(head, bytes(body.content), admission)
+        else:
+            bodies.make_room(body, self._since)
         return end
 
     def _end_body(self) -> None:
         if self._body is not None:
-            self._endpoint.incoming_bytes -= len(self._body)
+            self._endpoint.bodies.remove(self._body)
             self._body = None
-            self._chunks = None
+            self._admission = None
