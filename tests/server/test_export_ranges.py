@@ -93,6 +93,16 @@ async def test_no_ranges_are_an_empty_stream_with_its_columns(api: Api) -> None:
     assert table.schema == arrow_schema("messages")
 
 
+async def test_a_range_without_an_end_is_read_to_the_end_at_once(api: Api) -> None:
+    await api.push_payloads("q", 1, 2)
+    number = (await partitions(api, "q"))["Default"]["partition_id"]
+    endless = 2**53 - 1
+    ranges = [[999_999, 1, endless], [number, 2, endless], [999_998, 1, endless]]
+    async with asyncio.timeout(20):
+        table = await post(api, "messages", {"ranges": ranges, "columns": ["seq"]})
+    assert table["seq"].to_pylist() == [2]
+
+
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "messages"])
 async def test_every_other_table_is_read_as_rows_with_its_schema(api: Api, name: str) -> None:
     await api.configure("w", "work")

@@ -1,5 +1,6 @@
 """Many ranges in one export: exactly what was asked for, and nothing read that was not."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 
@@ -194,6 +195,33 @@ async def test_ranges_of_nothing_are_nothing(store: Store) -> None:
     assert (await store.export_messages(spans, ALL)).segments == []
     assert (await store.export_messages([], ALL)).segments == []
     assert (await read(store, spans)).num_rows == 0
+
+
+async def test_ranges_are_cut_to_what_is_kept(store: Store) -> None:
+    first = await push_many(store, "q", 3)
+    await store.clear_queue("q")
+    await push_many(store, "q", 4)
+    await store.configure("w", kind=WORK)
+    item = await push(store, "w")
+    number = first[0].partition_id
+    spans = [(number, 6, 9), (number, 1, 2**62), (987_654, 1, 9), (item.partition_id, 1, 9)]
+    assert await store.kept_spans([*spans, (number, 2, 3), (number, 8, 9)]) == [
+        (number, 6, 7),
+        (number, 4, 7),
+    ]
+    assert await store.kept_spans([]) == []
+    with pytest.raises(InvalidRequestError):
+        await store.kept_spans([(number, 0, 1)])
+    with pytest.raises(InvalidRequestError):
+        await store.kept_spans([(1, 1, 1)] * (MOST_SPANS + 1))
+
+
+async def test_ranges_without_an_end_are_read_to_the_end_at_once(store: Store) -> None:
+    """Without a bound this walks 2**62 seqs."""
+    [pushed] = await push_many(store, "q", 1)
+    spans = [(987_654, 1, 2**62), (pushed.partition_id, 1, 2**62), (987_654, 5, 2**62)]
+    async with asyncio.timeout(20):
+        assert (await read(store, spans, ["seq"]))["seq"].to_pylist() == [1]
 
 
 async def test_wrong_ranges_and_columns_are_refused(store: Store) -> None:

@@ -183,6 +183,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "set_setting": {"key": "k", "value": "v"},
     "export_plan": {"queue": "q", "created_from": 0, "created_to": 1},
     "export_read": {"partition_id": 1, "first_seq": 1, "last_seq": 1, "max_bytes": 1},
+    "kept_spans": {"spans": [(1, 1, 1)]},
     "export_messages": {"spans": [(1, 1, 1)], "columns": ["payload"], "max_bytes": 1},
     "export_rows": {
         "table": "deliveries",

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from monarq.errors import OverloadedError
 from monarq.server.answers import HttpError
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ CHUNK_MESSAGES = 3 << 10
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
+PIECE_SECONDS = 30.0
+"""How long the store may search for the next piece."""
+
+Slot = Callable[[], AbstractAsyncContextManager[None]]
+"""Waits for the reader's turn to have a piece made."""
 Build = Callable[[Any], "pa.RecordBatch"]
 """Makes a batch of what was read."""
 
@@ -43,11 +50,11 @@ def require_arrow() -> None:
 
 
 async def arrow_stream(
-    schema: pa.Schema, pieces: AsyncGenerator[Any], build: Build, slots: asyncio.Semaphore
+    schema: pa.Schema, pieces: AsyncGenerator[Any], build: Build, slot: Slot
 ) -> AsyncIterator[bytes]:
     """The pieces of the stream. The first one is read before this returns, so that what is
     wrong from the start is an error and not a broken stream."""
-    make = partial(_next, pieces, build, slots)
+    make = partial(_next, pieces, build, slot)
     try:
         first = await make()
     except BaseException:
@@ -70,10 +77,16 @@ async def _stream(
         await pieces.aclose()
 
 
-async def _next(pieces: AsyncGenerator[Any], build: Build, slots: asyncio.Semaphore) -> Any:
+async def _next(pieces: AsyncGenerator[Any], build: Build, slot: Slot) -> Any:
     """The next piece of the stream; empty if its rows are all gone, None at the end."""
-    async with slots:
-        read = await anext(pieces, None)
+    async with slot():
+        try:
+            async with asyncio.timeout(PIECE_SECONDS):
+                read = await anext(pieces, None)
+        except TimeoutError:
+            raise OverloadedError(
+                f"the store found no rows within {PIECE_SECONDS:g} s: ask for fewer"
+            ) from None
         return None if read is None else await asyncio.to_thread(_serialized, build, read)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from monarq.broker.broker import Broker
 from monarq.clock import Clock, SystemClock
 from monarq.config import Settings
 from monarq.places import is_postgres, store_address
+from monarq.server.export_slots import ExportSlots
 from monarq.server.metrics import Metrics
 from monarq.server.sessions import Sessions
 from monarq.server.slow_requests import SlowRequests
@@ -26,8 +26,7 @@ class Service:
     started_at: int
     version: str
     clock: Clock = field(default_factory=SystemClock)
-    export_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
-    """For each piece of an export that is made: others must not wait for many of them."""
+    export_slots: ExportSlots = field(default_factory=ExportSlots)
     metrics: Metrics = field(init=False)
     sampler: Sampler = field(init=False)
     streams: Streams = field(init=False)

@@ -6,11 +6,12 @@ In memory is one piece at a time, whatever is exported. Needs no Arrow.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from monarq.model import PartitionRange
 from monarq.store.contract import Store
-from monarq.store.exported import STORED_TABLES, ExportedSegment, Span
+from monarq.store.exported import MOST_SPANS, STORED_TABLES, ExportedSegment, Span
 from monarq.store.listed_rows import group_rows, queue_rows
 from monarq.store.positions import check_columns
 
@@ -34,8 +35,8 @@ async def segments_of(
     messages: int = MESSAGES_AT_ONCE,
 ) -> AsyncGenerator[list[ExportedSegment]]:
     """The segments of all these spans; no piece is empty, nor has many more than so many bytes or
-    messages."""
-    for part in _parts(spans, messages):
+    messages. Messages that are pushed after a span's turn began are left out."""
+    async for part in _kept_parts(store, spans, messages):
         left = part
         while left:
             found = await store.export_messages(left, columns, max_bytes=max_bytes)
@@ -46,6 +47,17 @@ async def segments_of(
             index, seq = found.next
             partition_id, _, last_seq = left[index]
             left = [(partition_id, seq, last_seq)] * (seq <= last_seq) + left[index + 1 :]
+
+
+async def _kept_parts(
+    store: Store, spans: Iterable[Sequence[int]], messages: int
+) -> AsyncGenerator[list[Span]]:
+    """Parts of what is kept of the spans: a span may be far longer than its partition, and walking
+    seqs that do not exist would take for ever."""
+    left = iter(spans)
+    while some := [(one[0], one[1], one[2]) for one in islice(left, MOST_SPANS)]:
+        for part in _parts(await store.kept_spans(some), messages):
+            yield part
 
 
 def _parts(spans: Iterable[Sequence[int]], messages: int) -> Iterator[list[Span]]:

@@ -1,10 +1,11 @@
 """The pieces in which a store gives what it is asked to export, see `tables` for the columns.
 
-Knows nothing of Arrow, so that stores need none. Nothing here does anything.
+Knows nothing of Arrow, so that stores need none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 Span: TypeAlias = tuple[int, int, int]
@@ -50,3 +51,16 @@ class ExportedRows(NamedTuple):
     """Tuples of the columns that were asked for, in their order; text may be bytes."""
     next: str | None = None
     """Pass as `after` to go on; None at the end."""
+
+
+def cut_spans(spans: Iterable[Span], kept: Iterable[Sequence[int]]) -> list[Span]:
+    """Cut spans to what is `kept`: partition ids with their first and last seq."""
+    bounds = {partition_id: (first, last) for partition_id, first, last in kept}
+    found = []
+    for partition_id, first, last in spans:
+        if partition_id in bounds:
+            first_kept, last_kept = bounds[partition_id]
+            span = (partition_id, max(first, first_kept), min(last, last_kept))
+            if span[1] <= span[2]:
+                found.append(span)
+    return found

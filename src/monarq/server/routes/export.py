@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from monarq.errors import ConflictError, InvalidRequestError
 from monarq.model import QueueKind
@@ -11,6 +12,7 @@ from monarq.server.arrow_stream import (
     CHUNK_BYTES,
     CHUNK_MESSAGES,
     CONTENT_TYPE,
+    Slot,
     arrow_stream,
     require_arrow,
 )
@@ -69,7 +71,7 @@ async def partitions(service: Service, request: Request) -> StreamingResponse:
         PLAN_SCHEMA,
         plan_of(service.broker.store, query.queue, created_from, created_to),
         plan_batch,
-        service.export_slots,
+        _slot(service, request),
     )
     return StreamingResponse(chunks, content_type=CONTENT_TYPE)
 
@@ -82,16 +84,19 @@ async def read(service: Service, request: Request) -> StreamingResponse:
     last = partition.last_seq if query.to is None else min(query.to, partition.last_seq)
     columns = None if query.columns is None else query.columns.split(",")
     span = (partition.partition_id, query.from_, last)
-    return await _messages(service, [span], columns)
+    return await _messages(service, request, [span], columns)
 
 
 async def messages(service: Service, request: Request) -> StreamingResponse:
     body: MessagesBody = request.body
-    return await _messages(service, body.ranges, body.columns)
+    return await _messages(service, request, body.ranges, body.columns)
 
 
 async def _messages(
-    service: Service, spans: Iterable[Sequence[int]], columns: Sequence[str] | None
+    service: Service,
+    request: Request,
+    spans: Iterable[Sequence[int]],
+    columns: Sequence[str] | None,
 ) -> StreamingResponse:
     require_arrow()
     from monarq.store.arrow import message_batch
@@ -108,7 +113,7 @@ async def _messages(
             messages=CHUNK_MESSAGES,
         ),
         lambda segments: message_batch(segments, chosen),
-        service.export_slots,
+        _slot(service, request),
     )
     return StreamingResponse(chunks, content_type=CONTENT_TYPE)
 
@@ -136,7 +141,7 @@ async def rows(service: Service, request: Request) -> StreamingResponse:
             queues=body.queues,
         ),
         lambda read: row_batch(table.name, chosen, read),
-        service.export_slots,
+        _slot(service, request),
     )
     return StreamingResponse(chunks, content_type=CONTENT_TYPE)
 
@@ -160,6 +165,10 @@ async def set_archived(service: Service, request: Request) -> Response:
     positions = {int(number): seq for number, seq in body.positions.items()}
     await service.broker.store.set_archived(body.queue, positions)
     return json_answer(ArchivedAnswer(queue=body.queue, positions=body.positions))
+
+
+def _slot(service: Service, request: Request) -> Slot:
+    return partial(service.export_slots.slot, request.principal.subject or "")
 
 
 async def _check_ordered(store: Store, queue: str) -> None:

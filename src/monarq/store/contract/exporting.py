@@ -28,6 +28,12 @@ class Exporting(abc.ABC):
         """
 
     @abc.abstractmethod
+    async def kept_spans(self, spans: Sequence[Span]) -> list[Span]:
+        """These spans cut to the seqs that are kept now, in their order; empty ones, such as those
+        of partitions that do not exist or of work queues, are left out. At most `MOST_SPANS`
+        spans."""
+
+    @abc.abstractmethod
     async def export_messages(
         self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
     ) -> ExportedMessages:

@@ -58,6 +58,9 @@ class ExportCalls(Calls, Figures, Exporting):
             max_bytes,
         )
 
+    async def kept_spans(self, spans: Sequence[Span]) -> list[Span]:
+        return await exporting.kept_spans(self._database, spans)
+
     async def export_messages(
         self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
     ) -> ExportedMessages:

@@ -9,7 +9,13 @@ from monarq.crypto import Cipher, has_seal
 from monarq.errors import StoreUnavailableError
 from monarq.model import PartitionRange, QueueKind
 from monarq.store import positions, sealing
-from monarq.store.exported import ExportedMessages, ExportedRows, ExportedSegment, Span
+from monarq.store.exported import (
+    ExportedMessages,
+    ExportedRows,
+    ExportedSegment,
+    Span,
+    cut_spans,
+)
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue_of
 
@@ -20,6 +26,15 @@ _PLAN = """
         case when $3::bigint is null or last_at < $3 then last_seq
             else monarq.seq_before(id, $3) end
     from monarq.partitions where queue_id = $1 order by id
+"""
+_KEPT = """
+    select p.id, p.first_seq, p.last_seq from unnest($1::bigint[]) as wanted (id)
+    cross join lateral (
+        select id, queue_id, first_seq, last_seq from monarq.partitions
+        where id = wanted.id offset 0
+    ) as p
+    cross join lateral (select kind from monarq.queues where id = p.queue_id offset 0) as q
+    where q.kind = 'ordered'
 """
 # Sizes are known without reading what is large, so that only rows that are wanted are read: they
 # are chosen by key first. Everything is looked up by key, whatever is known of the tables: by
@@ -111,6 +126,11 @@ async def export_plan(
         PartitionRange(partition_id=number, partition=name, first_seq=first, last_seq=last)
         for number, name, first, last in rows
     ]
+
+
+async def kept_spans(database: Database, spans: Sequence[Span]) -> list[Span]:
+    wanted = sorted({partition_id for partition_id, _, _ in spans})
+    return cut_spans(spans, map(tuple, await database.fetch(_KEPT, wanted)))
 
 
 async def export_messages(

@@ -29,6 +29,9 @@ class ExportCalls(Calls):
             )
         )
 
+    async def kept_spans(self, spans: Sequence[Span]) -> list[Span]:
+        return await self._reader.run(lambda db: exporting.kept_spans(db, spans))
+
     async def export_messages(
         self, spans: Sequence[Span], columns: Collection[str], *, max_bytes: int = 16 << 20
     ) -> ExportedMessages:

@@ -13,7 +13,13 @@ import msgspec
 from monarq.crypto import Cipher, has_seal
 from monarq.model import PartitionRange
 from monarq.store import positions, sealing
-from monarq.store.exported import ExportedMessages, ExportedRows, ExportedSegment, Span
+from monarq.store.exported import (
+    ExportedMessages,
+    ExportedRows,
+    ExportedSegment,
+    Span,
+    cut_spans,
+)
 from monarq.store.positions import LogPlace
 from monarq.store.sqlite.logs import MINUTE
 from monarq.store.sqlite.segment_log import position_before
@@ -38,6 +44,12 @@ select id, name, first_seq, last_seq, last_at from partitions where queue_id = ?
 """
 _PLACE = """
 select q.name, p.name from partitions p cross join queues q on q.id = p.queue_id where p.id = ?
+"""
+
+_KEPT = """
+select p.id, p.first_seq, p.last_seq
+from json_each(?) wanted cross join partitions p on p.id = wanted.value
+cross join queues q on q.id = p.queue_id where q.kind = 'ordered'
 """
 
 _DEAD_LETTER = {
@@ -84,6 +96,11 @@ def export_plan(
             )
         )
     return found
+
+
+def kept_spans(db: sqlite3.Connection, spans: Sequence[Span]) -> list[Span]:
+    wanted = msgspec.json.encode({partition_id for partition_id, _, _ in spans}).decode()
+    return cut_spans(spans, db.execute(_KEPT, (wanted,)))
 
 
 def export_messages(

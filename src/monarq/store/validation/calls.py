@@ -270,6 +270,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         "last_seq": _int("to", 0, _MOST),
         "max_bytes": _int("maxBytes", 1, 1 << 31),
     },
+    "kept_spans": {"spans": _check_spans},
     "export_messages": {
         "spans": _check_spans,
         "columns": _check_columns,
