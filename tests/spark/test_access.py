@@ -58,7 +58,10 @@ def test_the_same_rows_whichever_way(urls: Urls, opened: Callable[..., Access]) 
     in_store(urls.store, a_busy_store)
     direct, brokered = opened(urls.store), opened(urls.broker)
     assert direct.queues() == brokered.queues()
-    assert [tuple(queue) for queue in direct.queues()] == [("jobs", "work"), ("orders", "ordered")]
+    assert [tuple(queue) for queue in direct.queues()] == [
+        ("jobs", "work", False),
+        ("orders", "ordered", False),
+    ]
     assert direct.plan("orders").equals(brokered.plan("orders"))
     ranges = whole(direct, "orders")
     assert len(ranges) == 6

@@ -61,6 +61,10 @@ def archive(
             "--allow-gaps", help="go on where messages were removed before they were archived"
         ),
     ] = False,
+    decrypt: Annotated[
+        bool,
+        typer.Option("--decrypt", help="copy encrypted queues too, in the clear"),
+    ] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -85,6 +89,7 @@ def archive(
         tables=tables or tuple(TABLES),
         batch_messages=batch,
         allow_gaps=allow_gaps,
+        decrypt=decrypt,
     )
     if file_format == "delta":
         from monarq.spark.lake.delta import check_installed

@@ -51,6 +51,7 @@ def run(
     """
     check_spark_is_installed()
     from monarq.spark.failures import spark_failures
+    from monarq.spark.pipelines.encrypted import refuse_encrypted_sources
     from monarq.spark.pipelines.user.reading import read_pipeline
 
     pipeline = read_pipeline(file)
@@ -64,6 +65,7 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(spark_failures())
         spark = stack.enter_context(Spark(master, [*settings, *(conf or ())]))
+        refuse_encrypted_sources(pipeline, place)
         if explain:
             from monarq.spark.pipelines.user.explaining import explain as explained
             from monarq.spark.pipelines.user.explaining import explained_text

@@ -73,8 +73,9 @@ CONNECTION_OPTIONS = (
     Option(
         "encryptionKey",
         text,
-        "a key as in the setting `encryption_keys`",
-        "for encrypted queues of a store that is named by `url`; a broker has its own",
+        "keys as in the setting `encryption_keys`, with commas between",
+        "for encrypted queues of a store that is named by `url`: the first one seals, all open; "
+        "a broker has its own",
         secret=True,
     ),
 )

@@ -13,6 +13,8 @@ class QueueInfo(NamedTuple):
     name: str
     kind: str
     """`ordered` or `work`."""
+    encrypted: bool = False
+    """Whether its payloads are sealed where they are stored."""
 
 
 class SeqRange(NamedTuple):

@@ -34,11 +34,13 @@ class HttpAccess:
         self._broker.close()
 
     def queues(self) -> list[QueueInfo]:
-        batches = self.rows("queues", ["queue", "kind"])
+        batches = self.rows("queues", ["queue", "kind", "options"])
         return [
-            QueueInfo(*pair)
+            QueueInfo(name, kind, bool(msgspec.json.decode(options)["encryptionEnabled"]))
             for batch in batches
-            for pair in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            for name, kind, options in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            )
         ]
 
     def plan(

@@ -66,7 +66,10 @@ class StoreAccess:
             after = None
             while True:
                 page = await self._store.list_queues(limit=1000, after=after)
-                found += [QueueInfo(queue.name, queue.kind.value) for queue in page.rows]
+                found += [
+                    QueueInfo(queue.name, queue.kind.value, queue.options.encryption_enabled)
+                    for queue in page.rows
+                ]
                 if page.next is None:
                     return found
                 after = page.next

@@ -49,6 +49,8 @@ class ArchiveOptions:
     batch_messages: int = BATCH_MESSAGES
     """Messages of one commit, at most."""
     allow_gaps: bool = False
+    decrypt: bool = False
+    """Whether encrypted queues may be archived: a lake holds what it copies in the clear."""
 
     def __post_init__(self) -> None:
         for table in self.tables:
@@ -128,6 +130,7 @@ class Archiver:
             patterns=self._options.queues,
             tables=self._options.tables,
             batch_messages=self._options.batch_messages,
+            decrypt=self._options.decrypt,
         )
         if not self._options.allow_gaps:
             refuse_gaps(plan.gaps)

@@ -15,6 +15,7 @@ from monarq.errors import MonarqError, NotFoundError
 from monarq.spark.access import Access, QueueInfo, SeqRange
 from monarq.spark.lake.commits import Gap, LakeState, LogStep
 from monarq.spark.lake.layout import TABLES
+from monarq.spark.pipelines.encrypted import refuse_encrypted
 
 LOG_TABLES = tuple(table for table in TABLES if table != "messages")
 
@@ -111,9 +112,12 @@ def make_plan(
     patterns: Sequence[str],
     tables: Sequence[str],
     batch_messages: int,
+    decrypt: bool = False,
 ) -> ArchivePlan:
     """All that is there now and not in the lake."""
     queues = chosen_queues(access, patterns)
+    if not decrypt:
+        refuse_encrypted(queues, "a lake holds what it copies in the clear", "give --decrypt")
     # Logs first: what is answered later than this belongs to the next plan.
     logs = [
         task

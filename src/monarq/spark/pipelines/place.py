@@ -15,7 +15,7 @@ class Place:
     url: str
     token: str | None = field(default=None, repr=False)
     encryption_key: str | None = field(default=None, repr=False)
-    """Several with commas between; the first one seals."""
+    """Several with commas between: the first one seals, all open."""
     schema: str = _SCHEMA
     """PostgreSQL's."""
 
@@ -31,6 +31,5 @@ class Place:
             raise InvalidRequestError(
                 f"the data source knows no other schema than {_SCHEMA!r}; give --url instead"
             )
-        seals = None if self.encryption_key is None else self.encryption_key.partition(",")[0]
-        named = {"url": self.url, "token": self.token, "encryptionKey": seals}
+        named = {"url": self.url, "token": self.token, "encryptionKey": self.encryption_key}
         return {name: value for name, value in named.items() if value is not None}

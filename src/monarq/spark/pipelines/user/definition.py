@@ -27,6 +27,8 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     schema: str | None = None
     stream: bool | None = None
     """Whether it is followed in a pipeline that streams; queues are, other sources are not."""
+    decrypt: bool = False
+    """Whether encrypted queues may be read, whose messages the pipeline has in the clear."""
     options: dict[str, str | int | float | bool] = {}
 
 

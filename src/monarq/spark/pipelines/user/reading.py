@@ -114,7 +114,7 @@ class _Reader:
         kind = _only(place, queue=source.queue, files=source.files, lake=source.lake)
         self._add(place, name)
         allowed = {
-            "queue": {"table", "url", "payload_schema", "stream", "options"},
+            "queue": {"table", "url", "payload_schema", "stream", "decrypt", "options"},
             "files": {"format", "schema", "stream", "options"},
             "lake": {"table"},
         }[kind]
