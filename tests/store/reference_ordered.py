@@ -101,6 +101,7 @@ class OrderedRules(ReferenceCore):
         candidates.sort(key=lambda c: (-c[0].options.priority, c[2].available_at or 0, c[1].number))
         lease_id = self.next_lease_id()
         messages: list[Message] = []
+        leases: list[Lease] = []
         taken = 0
         until = None
         room = Room(max_bytes)
@@ -112,9 +113,13 @@ class OrderedRules(ReferenceCore):
             self.settle(queue, partition, cursor)
             delivered = self.deliverable(queue, partition, cursor)
             delivered = delivered[: request.batch - len(messages)]
+            delivered = self.within_limits(cursor, delivered)
             delivered = [message for message in delivered if room.has(message.payload)]
             if not delivered:
                 continue
+            has_suspects = any(message.seq in cursor.lease_limits for message in delivered)
+            if has_suspects and taken:
+                break
             taken += 1
             messages += [self.as_message(queue, partition, cursor, m) for m in delivered]
             if request.auto_ack:
@@ -127,7 +132,12 @@ class OrderedRules(ReferenceCore):
                 cursor.former += [cursor.lease] if cursor.lease else []
                 cursor.lease = Lease(lease_id, until, self.now, request.consumer)
                 cursor.lease.delivered = [message.seq for message in delivered]
+                leases.append(cursor.lease)
                 cursor.available_at = until
+            if has_suspects:
+                break
+        for lease in leases:
+            lease.size = len(messages)
         if not messages:
             times = [c.available_at for _, _, c in candidates if c.available_at is not None]
             return Popped(messages=[], next_at=min(times, default=None))
@@ -145,8 +155,11 @@ class OrderedRules(ReferenceCore):
         """What time has done to the partition, as this group sees it."""
         lease = cursor.lease
         if lease is not None and lease.has_run_out(self.now):
-            for message in self.under_lease(partition, cursor):
-                self.count_delivery(queue, partition, cursor, message, EXPIRED)
+            unanswered = self.under_lease(partition, cursor)
+            for message in unanswered:
+                cursor.lease_limits[message.seq] = max(1, len(unanswered) // 2)
+                if lease.size == 1:
+                    self.count_delivery(queue, partition, cursor, message, EXPIRED)
             lease.ended = "expired"
             self.make_available(partition, cursor, lease.until)
         too_old = self.too_old(queue, partition, cursor)
@@ -185,6 +198,14 @@ class OrderedRules(ReferenceCore):
                 break
             ripe.append(message)
         return ripe
+
+    def within_limits(self, cursor: CursorState, messages: list[KeptMessage]) -> list[KeptMessage]:
+        """As many of them as each one's limit allows."""
+        for count in range(len(messages), 0, -1):
+            limits = [cursor.lease_limits.get(message.seq, count) for message in messages[:count]]
+            if count <= min(limits):
+                return messages[:count]
+        return []
 
     def ripe_at(self, queue: QueueState, cursor: CursorState, message: KeptMessage) -> int:
         """From when on the message may be delivered: its age, and its retry time."""
@@ -289,6 +310,7 @@ class OrderedRules(ReferenceCore):
                 cursor.resolved.clear()
                 cursor.deliveries.clear()
                 cursor.retry_at.clear()
+                cursor.lease_limits.clear()
                 cursor.answered_under.clear()
                 self.place(partition, cursor)
                 before += self.lag(partition, cursor)

@@ -66,6 +66,8 @@ class Lease:
 
     # Ordered queues only.
     delivered: list[int] = field(default_factory=list)
+    size: int = 0
+    """How many messages the pop delivered, in all its partitions."""
     answered: set[int] = field(default_factory=set)
 
     @property
@@ -94,6 +96,8 @@ class CursorState:
     deliveries: dict[int, int] = field(default_factory=dict)
     """Deliveries that counted, by seq."""
     retry_at: dict[int, int] = field(default_factory=dict)
+    lease_limits: dict[int, int] = field(default_factory=dict)
+    """Suspects: how many messages may be leased together with each, by seq."""
     errors: dict[int, str] = field(default_factory=dict)
     lease: Lease | None = None
     former: list[Lease] = field(default_factory=list)

@@ -156,8 +156,8 @@ async def test_a_second_answer_under_the_same_lease_is_refused_whatever_the_firs
 async def test_a_message_resolved_under_an_earlier_lease_was_acked_already(
     store: Store, clock: ManualClock
 ) -> None:
-    await push_many(store, "q", 4)
-    first = await pop(store, "q", 3, lease_seconds=10)
+    await push_many(store, "q", 6)
+    first = await pop(store, "q", 6, lease_seconds=10)
     await ack(store, first.messages[0], first.lease_id)
     await ack(store, first.messages[2], first.lease_id, DEAD)
     clock.advance(10)

@@ -32,12 +32,9 @@ async def test_a_partition_that_left_a_wide_lease_is_fenced_while_the_others_are
     await check_refused(store, by_partition["c"][0], popped.lease_id, "lease_expired")
     await check_refused(store, by_partition["a"][0], popped.lease_id, "already_acked")
     await check_refused(store, message, popped.lease_id, "lease_taken_over")
-    again = await pop(store, "q", 6, partitions=3)
-    assert [(m.partition, m.seq, m.attempts) for m in again.messages] == [
-        ("b", 1, 2),
-        ("c", 1, 2),
-        ("c", 2, 2),
-    ]
+    for expected in ("b", "c"):
+        again = await pop(store, "q", 6, partitions=3)
+        assert [(m.partition, m.seq, m.attempts) for m in again.messages] == [(expected, 1, 1)]
     await check_refused(store, by_partition["c"][0], popped.lease_id, "lease_taken_over")
     await ack(store, message, lease)
 

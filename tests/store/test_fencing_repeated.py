@@ -187,8 +187,11 @@ async def undo_the_upgrade(place: Place) -> None:
     else:
         file = sqlite3.connect(place.address.removeprefix("sqlite:///"))
         file.executescript(
-            "alter table items drop column is_command;"
-            "alter table cursors drop column lost_lease_no; pragma user_version = 10"
+            "alter table items drop column is_command; "
+            "alter table outputs drop column sealed; "
+            "alter table cursors drop column lost_lease_no; "
+            "alter table cursors drop column lease_of_one; "
+            "alter table unresolved drop column lease_limit; pragma user_version = 10"
         )
         file.close()
 

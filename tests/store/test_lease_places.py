@@ -15,7 +15,10 @@ from tests.store.calls import pop, push, push_many, unwrap
 # What the step that brought places into lease ids has changed, and those after it, undone.
 BEFORE_PLACES = """
 alter table items drop column is_command;
+alter table outputs drop column sealed;
 alter table cursors drop column lost_lease_no;
+alter table cursors drop column lease_of_one;
+alter table unresolved drop column lease_limit;
 drop index cursors_to_check;
 alter table cursors drop column check_at;
 create index cursors_expiring on cursors (lease_until, partition_id, group_id)

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
-from monarq.model import DeadLetterFilter, QueueKind, Seek
+from monarq.model import DeadLetterFilter, Pop, Push, PushItem, QueueKind, Seek
 from tests.store import strategies as some
+from tests.store.calls import ack_of
 from tests.store.conftest import Place, new_place
 from tests.store.random_flow import RandomFlow
 
@@ -174,12 +175,72 @@ class Histories(RandomFlow):
         self.both.compare_everything()
 
 
+class Expiries(RandomFlow):
+    """Histories of consumers that take large batches, answer some of them and let leases expire."""
+
+    ACTIONS = (
+        *("push_to_partitions", "pop_a_batch", "leases_expire") * 3,
+        *("ack_some_of_the_last_lease", "pop_a_batch") * 2,
+        *("ack_and_pop", "lifecycle"),
+    )
+
+    @initialize(data=st.data())
+    def begin_with_two_queues(self, data: st.DataObject) -> None:
+        options = {"leaseTime": 5.0, "retryLimit": data.draw(st.integers(0, 2)), "retryDelay": 0}
+        for queue in some.ORDERED:
+            self.both.call("configure", queue, namespace=some.LABEL, options=options)
+
+    @rule(action=st.sampled_from(ACTIONS), data=st.data())
+    def step(self, action: str, data: st.DataObject) -> None:
+        getattr(self, action)(data)
+
+    def push_to_partitions(self, data: st.DataObject) -> None:
+        queue = data.draw(st.sampled_from(some.ORDERED))
+        partition = data.draw(st.sampled_from(some.PARTITIONS))
+        count = data.draw(st.sampled_from([1, 2, 12, 30]))
+        item = PushItem(queue, b"1", partition=partition, namespace=some.LABEL)
+        self.both.push([Push([item] * count)])
+
+    def pop_a_batch(self, data: st.DataObject) -> None:
+        names = data.draw(st.sampled_from([*some.ORDERED, None]))
+        where: dict[str, Any] = {"queue": names} if names else {"namespace": some.LABEL}
+        request = Pop(
+            **where,
+            batch=data.draw(st.sampled_from([1, 2, 7, 20, 60])),
+            partitions=data.draw(st.sampled_from([1, 1, 1, 2, 6])),
+            lease_seconds=5.0,
+            auto_ack=data.draw(st.integers(0, 9)) == 9,
+        )
+        self.pop_these([request] * data.draw(st.sampled_from([1, 1, 2])), data.draw(some.max_bytes))
+
+    def leases_expire(self, data: st.DataObject) -> None:
+        self.both.note("advance", 5.0)
+        self.clock.advance(5.0)
+
+    def ack_some_of_the_last_lease(self, data: st.DataObject) -> None:
+        if not self.delivered:
+            return
+        last = self.delivered[-1][1]
+        under = [one for one in self.delivered if one[1] == last]
+        chosen = data.draw(st.permutations(under))[: data.draw(st.integers(1, len(under)))]
+        for message, lease, group in chosen:
+            self.both.ack([ack_of(message, lease, data.draw(some.statuses), group=group)])
+
+    @invariant()
+    def all_that_can_be_seen_is_the_same(self) -> None:
+        self.both.compare_everything()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHARES)
+@pytest.mark.parametrize("histories", [Histories, Expiries])
 def test_random_histories_agree_with_the_reference_model(
-    name: str, tmp_path_factory: pytest.TempPathFactory, postgres_servers: Mapping[str, str]
+    name: str,
+    histories: type[RandomFlow],
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres_servers: Mapping[str, str],
 ) -> None:
-    class HistoriesHere(Histories):
+    class HistoriesHere(histories):  # type: ignore[valid-type,misc]
         @staticmethod
         def new_place() -> AbstractAsyncContextManager[Place]:
             return new_place(name, tmp_path_factory.mktemp("history"), postgres_servers)

@@ -11,7 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.errors import SchemaVersionError
 
-VERSION, DIGEST = 52, "76731da5cae40162"
+VERSION, DIGEST = 53, "c4778454afd5d558"
 """The schema's version and the digest of the files below `sql`. A store with a higher version is
 refused. `./dev schema` writes this line after a change of the files."""
 

@@ -26,32 +26,33 @@ MOVED = "moved"
 _LOAD = """
 select p.queue_id, p.name, p.first_seq, p.last_seq, p.last_at, p.held, g.name,
     c.position, c.available_at, c.lease_no, c.lease_token, c.lease_until, c.leased_at, c.lease_to,
-    c.consumer, c.ended_by, c.has_unresolved, c.lease_spread, c.lost_lease_no, c.check_at
+    c.consumer, c.ended_by, c.has_unresolved, c.lease_spread, c.lost_lease_no, c.lease_of_one,
+    c.check_at
 from cursors c join partitions p on p.id = c.partition_id join groups g on g.id = c.group_id
 where c.partition_id = ? and c.group_id = ?
 """
 _SAVE = """
 update cursors set position = ?, available_at = ?, lease_no = ?, lease_token = ?,
     lease_until = ?, leased_at = ?, lease_to = ?, consumer = ?, ended_by = ?, has_unresolved = ?,
-    lease_spread = ?, lost_lease_no = ?
+    lease_spread = ?, lost_lease_no = ?, lease_of_one = ?
 where partition_id = ? and group_id = ?
 """
 # Not with the rest: SQLite writes the page of an index anew for whatever is set, the same or not.
 CHECK = "update cursors set check_at = ? where partition_id = ? and group_id = ?"
 _LOAD_MARKS = """
-select seq, attempts, acked, answered_lease_no, retry_at, error from unresolved
+select seq, attempts, acked, answered_lease_no, retry_at, error, lease_limit from unresolved
 where partition_id = ? and group_id = ?
 """
 _SAVE_MARK = """
 insert or replace into unresolved (partition_id, group_id, seq, attempts, acked,
-    answered_lease_no, retry_at, error) values (?, ?, ?, ?, ?, ?, ?, ?)
+    answered_lease_no, retry_at, error, lease_limit) values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
 class Mark:
     """What is remembered of a message that is not simply undelivered."""
 
-    __slots__ = ("acked", "answered", "attempts", "error", "retry_at")
+    __slots__ = ("acked", "answered", "attempts", "error", "lease_limit", "retry_at")
 
     def __init__(
         self,
@@ -60,12 +61,15 @@ class Mark:
         answered: int | None = None,
         retry_at: int | None = None,
         error: str | None = None,
+        lease_limit: int | None = None,
     ) -> None:
         self.attempts = attempts
         self.acked = acked
         self.answered = answered
         self.retry_at = retry_at
         self.error = error
+        self.lease_limit = lease_limit
+        """Of a suspect: how many messages a lease with this one may cover."""
 
 
 class Cursor:
@@ -74,9 +78,9 @@ class Cursor:
     __slots__ = ("_completed", "_dead", "_dirty", "_failed", "_loaded_position", "_log",
                  "_marks", "_touched", "available_at", "check_at", "consumer", "ended_by",
                  "first_seq", "group", "group_id", "has_unresolved", "held", "id_prefix", "last_at",
-                 "last_seq", "lease_id", "lease_no", "lease_spread", "lease_to", "lease_token",
-                 "lease_until", "leased_at", "lost_lease_no", "partition", "partition_id",
-                 "position", "queue", "unanswered")  # fmt: skip
+                 "last_seq", "lease_id", "lease_no", "lease_of_one", "lease_spread", "lease_to",
+                 "lease_token", "lease_until", "leased_at", "lost_lease_no", "partition",
+                 "partition_id", "position", "queue", "unanswered")  # fmt: skip
 
     def __init__(self, session: Session, key: tuple[int, int], row: tuple[Any, ...]) -> None:
         self.partition_id, self.group_id = key
@@ -84,7 +88,7 @@ class Cursor:
          self.group, self.position, self.available_at, self.lease_no, self.lease_token,
          self.lease_until, self.leased_at, self.lease_to, self.consumer, self.ended_by,
          self.has_unresolved, self.lease_spread, self.lost_lease_no,
-         self.check_at) = row  # fmt: skip
+         self.lease_of_one, self.check_at) = row  # fmt: skip
         self.queue = session.queue_by_id(queue_id)
         self.id_prefix = f"{self.partition_id}-"
         self.lease_id = lease_id(self.lease_no, self.lease_token) if self.lease_no else None
@@ -111,8 +115,8 @@ class Cursor:
         if self._marks is None:
             rows = session.db.execute(_LOAD_MARKS, (self.partition_id, self.group_id))
             self._marks = {
-                seq: Mark(attempts, bool(acked), answered, retry_at, error)
-                for seq, attempts, acked, answered, retry_at, error in rows
+                seq: Mark(attempts, bool(acked), answered, retry_at, error, limit)
+                for seq, attempts, acked, answered, retry_at, error, limit in rows
             }
         return self._marks
 
@@ -142,7 +146,15 @@ class Cursor:
             )
 
     def start_lease(
-        self, session: Session, number: int, token: str, until: int, to: int, consumer: str | None
+        self,
+        session: Session,
+        number: int,
+        token: str,
+        until: int,
+        to: int,
+        consumer: str | None,
+        *,
+        of_one: bool,
     ) -> None:
         """A token that does not name this cursor is of a lease that may be on others too."""
         self._touched = True
@@ -150,11 +162,18 @@ class Cursor:
         self.lease_no, self.lease_token, self.lease_until = number, token, until
         self.lease_id = lease_id(number, token)
         self.leased_at, self.lease_to, self.consumer = session.now, to, consumer
+        self.lease_of_one = int(of_one)
         self.ended_by = None
         self.available_at = until
         if self.check_at is None or self.check_at > until:
             self.check_at = until
             session.db.execute(CHECK, (until, self.partition_id, self.group_id))
+
+    def share_lease(self) -> None:
+        """Note that the lease covers messages of another partition, too."""
+        if self.lease_of_one:
+            self._touched = True
+            self.lease_of_one = 0
 
     def extend_lease(self, until: int) -> None:
         self._touched = True
@@ -348,7 +367,8 @@ class Cursor:
             _SAVE,
             (self.position, self.available_at, self.lease_no, self.lease_token, self.lease_until,
              self.leased_at, self.lease_to, self.consumer, self.ended_by, self.has_unresolved,
-             self.lease_spread, self.lost_lease_no, self.partition_id, self.group_id),
+             self.lease_spread, self.lost_lease_no, self.lease_of_one, self.partition_id,
+             self.group_id),
         )  # fmt: skip
         moved = self.position - self._loaded_position
         if moved:
@@ -385,7 +405,7 @@ class Cursor:
                 del marks[seq]
         rows = [
             (self.partition_id, self.group_id, seq, mark.attempts, mark.acked, mark.answered,
-             mark.retry_at, mark.error)
+             mark.retry_at, mark.error, mark.lease_limit)
             for seq, mark in ((seq, marks[seq]) for seq in sorted(self._dirty) if seq in marks)
         ]  # fmt: skip
         if rows:

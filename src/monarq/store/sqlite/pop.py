@@ -168,6 +168,8 @@ class _Taking:
         self._until: int | None = None
         self._count = 0
         self._taken: list[Sequence[Message]] = []
+        self._first: tuple[int, int] | None = None
+        self._has_suspects = False
 
     @property
     def is_full(self) -> bool:
@@ -176,6 +178,7 @@ class _Taking:
             len(self._taken) >= request.partitions
             or self._count >= request.batch
             or self._room.is_full
+            or self._has_suspects
         )
 
     @property
@@ -213,6 +216,10 @@ class _Taking:
         wanted = self._request.batch - self._count
         messages = deliverable(session, cursor, wanted, self._room)
         if messages:
+            self._has_suspects = _any_suspect(session, cursor, messages)
+            if self._has_suspects and self._taken:
+                # They are leased by themselves: by the next pop.
+                return False
             self._taken.append(messages)
             self._count += len(messages)
             if self._request.auto_ack:
@@ -229,7 +236,14 @@ class _Taking:
                 self._token = placed_token(self._token, cursor.partition_id, cursor.group_id)
         seconds = request.lease_seconds or cursor.queue.options.lease_time
         until = session.now + micros(seconds)
-        cursor.start_lease(session, self._number, self._token, until, to, request.consumer)
+        of_one = self._first is None and self._count == 1
+        cursor.start_lease(
+            session, self._number, self._token, until, to, request.consumer, of_one=of_one
+        )
+        if self._first is None:
+            self._first = (cursor.partition_id, cursor.group_id)
+        else:
+            session.cursor(*self._first).share_lease()
         self._until = until if self._until is None else min(until, self._until)
 
     def _complete(self, cursor: Cursor, messages: Sequence[Message]) -> None:
@@ -273,13 +287,21 @@ def deliverable(session: Session, cursor: Cursor, wanted: int, room: Room) -> Se
                 runs.append(_run(session, cursor, head, body, start, start + fits - 1))
                 taken += fits
         else:
-            is_ripe = _take_marked(session, cursor, head, body, marks, wanted, room, marked)
+            wanted = _take_marked(session, cursor, head, body, marks, wanted, room, marked)
             taken = len(marked)
-            if not is_ripe:
-                break
         if taken >= wanted or room.is_full:
             break
     return MessageList(runs) if runs else marked
+
+
+def _any_suspect(session: Session, cursor: Cursor, messages: Sequence[Message]) -> bool:
+    if not cursor.has_unresolved:
+        return False
+    marks = cursor.marks(session)
+    return any(
+        (mark := marks.get(message.seq)) is not None and mark.lease_limit is not None
+        for message in messages
+    )
 
 
 def _last_seq(messages: Sequence[Message]) -> int:
@@ -294,18 +316,22 @@ def _take_marked(
     head: Head,
     body: Body,
     marks: dict[int, Mark],
-    wanted: int,
+    most: int,
     room: Room,
     messages: list[Message],
-) -> bool:
-    """Add what can be had of a segment of which something is remembered. False: the next one is
-    not to be delivered yet."""
+) -> int:
+    """Add what can be had of a segment of which something is remembered, up to `most` messages in
+    all; the lowest limit so far. 0: the next message cannot be delivered now, or not with these."""
     for seq in range(max(head.first_seq, cursor.position + 1), head.last_seq + 1):
         mark = marks.get(seq)
         if mark is not None and mark.acked:
             continue
         if mark is not None and (mark.retry_at or 0) > session.now:
-            return False
+            return 0
+        if mark is not None and mark.lease_limit is not None:
+            most = min(most, mark.lease_limit)
+        if len(messages) >= most:
+            return 0
         at = seq - head.first_seq
         if room.take(body.offsets, at, at + 1) == at:
             break
@@ -313,9 +339,9 @@ def _take_marked(
         if mark is not None and mark.attempts:
             message = structs.replace(message, attempts=mark.attempts + 1)
         messages.append(message)
-        if len(messages) == wanted:
+        if len(messages) == most:
             break
-    return True
+    return most
 
 
 def _run(

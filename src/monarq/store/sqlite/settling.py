@@ -21,16 +21,20 @@ MOST_EVICTED = 10_000
 
 
 def expire_lease(session: Session, cursor: Cursor) -> int:
-    """End a lease that is past its deadline; how many messages had no answer."""
+    """End a lease that is past its deadline; how many messages had no answer.
+
+    They become suspects. The delivery counts only if the lease was over a single message."""
     deadline = cursor.lease_until
     seqs = cursor.unanswered_seqs(session)
     if seqs:
         log = cursor.log(session, cursor.lease_no, cursor.leased_at, deadline, cursor.consumer)
         log.covers(seqs[0], seqs[-1])
         log.error = LEASE_RAN_OUT
+        lease_limit = max(1, len(seqs) // 2)
         for seq in seqs:
-            cursor.mark(session, seq).error = LEASE_RAN_OUT
-            if cursor.count_failure(session, seq, LEASE_RAN_OUT):
+            mark = cursor.mark(session, seq)
+            mark.error, mark.retry_at, mark.lease_limit = LEASE_RAN_OUT, None, lease_limit
+            if cursor.lease_of_one and cursor.count_failure(session, seq, LEASE_RAN_OUT):
                 log.dead += 1
             else:
                 log.expired += 1

@@ -113,6 +113,7 @@ begin
                 lease_no = f.next_no, lease_token = coalesce(f.next_token, c.lease_token),
                 lease_until = f.until, leased_at = case when f.next_no is not null then v_now end,
                 lease_to = f.next_to, lease_left = coalesce(f.next_to - f.last_seq, 0),
+                lease_of_one = coalesce(f.next_to = f.last_seq + 1, false),
                 consumer = f.next_consumer,
                 available_at = case when f.next_no is not null then f.until
                     when f.end_seq > f.last_seq then v_now end

@@ -83,7 +83,8 @@ begin
     -- By its place in the table, which is its own while it is locked.
     update monarq.cursors set lease_no = lease_next.lease_no, lease_token = p_token,
         lease_until = until, leased_at = p_now, lease_to = last_seq,
-        lease_left = last_seq - v_position, consumer = p_consumer, available_at = until
+        lease_left = last_seq - v_position, lease_of_one = last_seq = first_seq,
+        consumer = p_consumer, available_at = until
         where ctid = v_row;
 end
 $$;
@@ -254,7 +255,8 @@ begin
                 update monarq.cursors c set
                     lease_no = n.lease_no, lease_token = n.token, lease_until = n.until,
                     leased_at = v_now, lease_to = n.lease_to, lease_left = n.lease_to - n.position,
-                    consumer = n.consumer, available_at = n.until
+                    lease_of_one = n.lease_to = n.position + 1, consumer = n.consumer,
+                    available_at = n.until
                 from (
                     select nextval('monarq.lease_numbers') as lease_no, f.row, f.partition_id,
                         f.position, f.name, f.place, i.token,

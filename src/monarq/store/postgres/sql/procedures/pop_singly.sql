@@ -2,14 +2,17 @@
 
 -- Leases one locked, available cursor, or makes it unavailable if there is nothing to deliver
 -- yet. p_lease is null for auto-ack; p_bytes is the room for payloads, which the first message
--- does not need if p_must; p_alone: nobody asks for what is left of it. Answers the range of seqs
--- and, where not all of it is meant or any was delivered before, which and how often; none if
--- there is nothing; and the room that is left, null if there was not enough.
+-- does not need if p_must, that is, if this is the answer's first partition; p_alone: nobody asks for
+-- what is left of it. Answers the range of seqs and, where not all of it is meant or any was delivered
+-- before, which and how often; none if there is nothing; and the room that is left, null if there was
+-- not enough. Suspects are not leased together with other partitions: has_suspects ends the answer, and
+-- leaves them to the next one if they would not be its first.
 create or replace function monarq.lease_cursor(
     p_now bigint, p_queue monarq.queues, p_partition bigint, p_group bigint, p_batch integer,
     p_bytes bigint, p_must boolean, p_alone boolean, p_lease bigint, p_token text,
     p_until bigint, p_consumer text,
-    out first_seq bigint, out last_seq bigint, out marks json, out taken integer, out room bigint
+    out first_seq bigint, out last_seq bigint, out marks json, out taken integer, out room bigint,
+    out has_suspects boolean
 )
     language plpgsql
 as $$
@@ -24,6 +27,7 @@ declare
 begin
     taken := 0;
     room := p_bytes;
+    has_suspects := false;
     c := monarq.settle(p_now, p_queue, p_partition, p_group);
     if c.available_at is null or c.available_at > p_now then
         return;
@@ -67,17 +71,22 @@ begin
     else
         -- In order, without the acked ones, up to the first whose retry time has not come.
         with candidates as (
-            select s, u.attempts, u.acked, u.retry_at
+            select s, u.attempts, u.retry_at, u.lease_limit
             from generate_series(c.position + 1, v_until) s
             left join monarq.unresolved u
                 on u.partition_id = p_partition and u.group_id = p_group and u.seq = s
             where u.acked is not true
             order by s limit p_batch
         ), due as (
-            select s, attempts from candidates where s < coalesce(
-                (select min(s) from candidates where retry_at > p_now), v_until + 1)
+            select s, attempts, lease_limit from (
+                select *, min(lease_limit) over (order by s) as most,
+                    row_number() over (order by s) as place
+                from candidates
+            ) as limited
+            where s < coalesce((select min(s) from candidates where retry_at > p_now), v_until + 1)
+                and place <= coalesce(most, place)
         ), sized as (
-            select d.s, d.attempts, m.bytes, sum(m.bytes) over (order by d.s) as sum,
+            select d.s, d.attempts, d.lease_limit, m.bytes, sum(m.bytes) over (order by d.s) as sum,
                 row_number() over (order by d.s) as place
             from due d
             join monarq.message_sizes(p_partition, (select min(s) from due),
@@ -88,8 +97,12 @@ begin
         select min(s), max(s), count(*),
             json_build_object('seqs', json_agg(s order by s),
                 'attempts', json_agg(coalesce(attempts, 0) + 1 order by s)),
-            case when count(*) = (select count(*) from due) then p_bytes - max(sum) end
-        into first_seq, last_seq, taken, marks, room from fitting;
+            case when count(*) = (select count(*) from due) then p_bytes - max(sum) end,
+            coalesce(bool_or(lease_limit is not null), false)
+        into first_seq, last_seq, taken, marks, room, has_suspects from fitting;
+        if has_suspects and not p_must then
+            taken := 0;
+        end if;
     end if;
     if taken = 0 then
         return;
@@ -97,8 +110,8 @@ begin
 
     if p_lease is not null then
         update monarq.cursors set lease_no = p_lease, lease_token = p_token, lease_until = p_until,
-            leased_at = p_now, lease_to = last_seq, lease_left = taken, consumer = p_consumer,
-            available_at = p_until
+            leased_at = p_now, lease_to = last_seq, lease_left = taken,
+            lease_of_one = taken = 1 and p_alone, consumer = p_consumer, available_at = p_until
             where partition_id = p_partition and group_id = p_group;
         return;
     end if;
@@ -222,7 +235,11 @@ begin
             marks := marks || v_got.marks;
         end if;
         is_cut := v_room is null;
-        exit when is_cut or p_partition is not null;
+        exit when is_cut or p_partition is not null or v_got.has_suspects;
     end loop;
+    if p_partitions > 1 and p_batch - v_left = 1 and not p_auto_ack then
+        -- Only now it is known that no other partition is under the lease.
+        update monarq.cursors k set lease_of_one = true where k.lease_no = pop_slowly.lease_no;
+    end if;
 end
 $$;

@@ -194,7 +194,8 @@ as $$
     where partition_id = p_partition and group_id = p_group
 $$;
 
--- A lease that ran out: each message without an answer has had one delivery more.
+-- A lease that expired: its messages without an answer become suspects. The delivery counts only if
+-- the lease was over a single message.
 create or replace function monarq.expire_lease(
     p_now bigint, p_queue monarq.queues, c monarq.cursors
 ) returns integer
@@ -214,11 +215,14 @@ begin
             and (u.acked or u.answered_lease_no = c.lease_no)
     );
     if v_seqs is not null then
-        insert into monarq.unresolved as u (partition_id, group_id, seq, attempts, error)
-        select c.partition_id, c.group_id, s, 1, v_reason from unnest(v_seqs) s
+        insert into monarq.unresolved as u (partition_id, group_id, seq, attempts, error, lease_limit)
+        select c.partition_id, c.group_id, s, c.lease_of_one::integer, v_reason,
+            greatest(cardinality(v_seqs) / 2, 1)
+        from unnest(v_seqs) s
         on conflict (partition_id, group_id, seq) do update set
-            attempts = u.attempts + 1, retry_at = null, error = excluded.error;
-        if p_queue.dlq_after_max_retries then
+            attempts = u.attempts + excluded.attempts, retry_at = null, error = excluded.error,
+            lease_limit = excluded.lease_limit;
+        if c.lease_of_one and p_queue.dlq_after_max_retries then
             select array_agg(seq order by seq), array_agg(attempts order by seq)
             into v_dead, v_attempts from monarq.unresolved
             where partition_id = c.partition_id and group_id = c.group_id
@@ -234,7 +238,9 @@ begin
             c.lease_until, v_seqs[1], v_seqs[cardinality(v_seqs)],
             cardinality(v_seqs) - coalesce(cardinality(v_dead), 0),
             coalesce(cardinality(v_dead), 0), v_reason);
-        perform monarq.tally(p_queue.id, c.group_id, failed => cardinality(v_seqs));
+        if c.lease_of_one then
+            perform monarq.tally(p_queue.id, c.group_id, failed => 1);
+        end if;
     end if;
     return coalesce(cardinality(v_dead), 0);
 end
