@@ -199,3 +199,35 @@ def test_a_request_without_ignored_fields_has_no_header(server: ServerProcess, n
 def test_the_documentation_has_the_table_of_ignored_fields() -> None:
     page = Path(__file__).parent.parent.parent / "docs" / "queen-clients.md"
     assert ignored_table() in page.read_text()
+
+
+# --- groups that never popped ----------------------------------------------------------------
+
+
+def test_a_group_that_never_popped_is_moved_and_described(server: ServerProcess, name: str) -> None:
+    """As `queenctl cg seek --to now`, `cg describe` and `replay --to beginning` do."""
+    push(server, name, 1, 2)
+    seek = f"/api/v1/consumer-groups/{name}/queues/{name}/seek"
+    assert server.post(seek, {"toEnd": True}).json["success"] is True
+    assert pop(server, name, f"consumerGroup={name}") == []
+    [described] = server.get(f"/api/v1/consumer-groups/{name}").json["queues"]
+    assert (described["queueName"], described["lag"]) == (name, 0)
+    assert server.post(seek, {"timestamp": "1970-01-01T00:00:00Z"}).json["lag"] == 2
+    assert pop(server, name, f"consumerGroup={name}") == [1, 2]
+
+
+def test_a_partition_is_moved_to_its_end_by_a_body_without_a_place(
+    server: ServerProcess, name: str
+) -> None:
+    """As the Go client's `SeekConsumerGroupPartition` and `queenctl partition seek` send it."""
+    push(server, name, 1, partition="a")
+    push(server, name, 2, partition="b")
+    group = f"/api/v1/consumer-groups/{name}/queues/{name}"
+    assert server.post(f"{group}/partitions/a/seek", {}).json["lag"] == 0
+    assert pop(server, name, f"consumerGroup={name}&partitions=10") == [2]
+    assert server.post(f"{group}/seek", {}).status == 400
+
+
+def test_a_seek_in_a_queue_that_does_not_exist_is_refused(server: ServerProcess, name: str) -> None:
+    answer = server.post(f"/api/v1/consumer-groups/{name}/queues/{name}/seek", {"toEnd": True})
+    assert (answer.status, answer.json["code"]) == (404, "not_found")

@@ -297,10 +297,12 @@ class OrderedRules(ReferenceCore):
 
     def seek(self, request: Seek) -> int:
         queue = self.queue(request.queue)
+        if queue.is_work:
+            raise ConflictError("a work queue has no groups")
         if request.partition not in (None, *queue.partitions):
             raise NotFoundError("no such partition")
         if request.group not in queue.groups:
-            raise NotFoundError("no such group")
+            self.ask(request.group, request.start(self.now), Scope(request.queue))
         before = 0
         for partition in queue.partitions.values():
             if request.partition in (None, partition.name):

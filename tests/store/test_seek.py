@@ -165,13 +165,69 @@ async def test_a_seek_of_what_does_not_exist_is_not_found_and_makes_nothing(
     async with nothing_changes(store):
         for seek in (
             Seek(group="g", queue="missing", to=SeekTo.START),
-            Seek(group="missing", queue="q", to=SeekTo.START),
             Seek(group="g", queue="q", partition="missing", to=SeekTo.START),
+            Seek(group="new", queue="q", partition="missing", to=SeekTo.START),
         ):
             with pytest.raises(NotFoundError):
                 await store.seek(seek)
-        with pytest.raises(MonarqError):
-            await store.seek(Seek(group="g", queue="w", to=SeekTo.START))
+        for group in ("g", "new"):
+            with pytest.raises(MonarqError):
+                await store.seek(Seek(group=group, queue="w", to=SeekTo.START))
+
+
+async def test_a_seek_makes_a_group_that_never_popped(store: Store, clock: ManualClock) -> None:
+    await push(store, "q", b"1")
+    clock.advance(100)
+    between = clock.now()
+    clock.advance(100)
+    await push(store, "q", b"2")
+    wanted = {
+        "start": (Seek(group="start", queue="q", to=SeekTo.START), [1, 2]),
+        "end": (Seek(group="end", queue="q", to=SeekTo.END), []),
+        "between": (Seek(group="between", queue="q", time=between), [2]),
+        "later": (Seek(group="later", queue="q", time=clock.now() + 10**9), []),
+        "seq": (Seek(group="seq", queue="q", seq=2), [2]),
+        "partition": (Seek(group="partition", queue="q", partition="Default", seq=2), [2]),
+    }
+    for name, (seek, left) in wanted.items():
+        assert await store.seek(seek) == len(left), name
+        assert (await group_row(store, "q", name)).lag == len(left)
+    await push(store, "q", b"3", partition="new")
+    for name, (_, left) in wanted.items():
+        got = sorted(numbers(await drain(store, "q", group=name)))
+        assert got == [*left, 3], name
+
+
+async def test_a_seek_in_one_partition_makes_a_group_that_begins_at_the_beginning_elsewhere(
+    store: Store,
+) -> None:
+    await push(store, "q", b"1", partition="a")
+    await push(store, "q", b"2", partition="b")
+    assert await store.seek(Seek(group="g", queue="q", partition="a", to=SeekTo.END)) == 0
+    assert numbers(await drain(store, "q", group="g")) == [2]
+
+
+async def test_a_group_that_a_seek_made_goes_on_where_it_was_moved(store: Store) -> None:
+    await push(store, "q", b"1")
+    await store.seek(Seek(group="g", queue="q", to=SeekTo.END))
+    await store.subscribe("g", ALL, queue="q")
+    assert await drain(store, "q", group="g") == []
+
+
+async def test_a_seek_of_a_group_of_another_queue_makes_it_here_too(store: Store) -> None:
+    await push(store, "q1", b"1")
+    await push(store, "q2", b"2")
+    await drain(store, "q1", group="g")
+    assert await store.seek(Seek(group="g", queue="q2", to=SeekTo.END)) == 0
+    assert await drain(store, group="g", queue="q2") == []
+
+
+async def test_a_seek_back_of_a_deleted_group_makes_it_again(store: Store) -> None:
+    await push(store, "q", b"1")
+    await drain(store, "q", group="g")
+    await store.delete_group("g")
+    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.START)) == 1
+    assert numbers(await drain(store, "q", group="g")) == [1]
 
 
 async def test_a_seek_does_not_touch_other_queues_of_the_group(store: Store) -> None:

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from monarq.model.pops import StartFrom
+
 
 class Group(Struct, frozen=True, rename="camel", kw_only=True):
     name: str
@@ -50,6 +52,15 @@ class Seek(Struct, frozen=True, kw_only=True):
     to: SeekTo | None = None
     time: int | None = None
     seq: int | None = None
+
+    def start(self, now: int) -> StartFrom | int:
+        """Return where a group begins that the seek makes."""
+        if self.partition is not None:
+            return StartFrom.ALL
+        if self.time is not None and self.time <= now:
+            return self.time
+        is_end = self.to is SeekTo.END or self.time is not None
+        return StartFrom.NEW if is_end else StartFrom.ALL
 
 
 class SeekPreview(Struct, frozen=True, kw_only=True, rename="camel"):

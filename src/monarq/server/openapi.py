@@ -4,6 +4,7 @@ that decode the requests: it cannot say anything else than what the server does.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,14 +54,12 @@ def openapi(routes: Iterable[Route], *, version: str) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Monarq", "version": version, "description": _ABOUT},
+        "servers": [{"url": "/"}],
+        "security": [{}, *({name: []} for name in _SECURITY)],
         "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": paths,
         "components": {"schemas": schemas.components, "securitySchemes": _SECURITY},
     }
-
-
-def operation_id(route: Route) -> str:
-    return f"{route.method.lower()} {route.path}"
 
 
 class _Schemas:
@@ -81,6 +80,7 @@ class _Schemas:
             del self.components[name]
         for schema in self.components.values():
             _without_indent(schema)
+            _without_defaults(schema)
 
     def of(self, kind: Any) -> dict[str, Any]:
         schema: dict[str, Any] = self._by_type[id(kind)]
@@ -112,16 +112,31 @@ def _without_indent(schema: dict[str, Any]) -> None:
         schema["description"] = inspect.cleandoc(schema["description"])
 
 
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """Tell the defaults of fields in words.
+
+    Generators of clients take a field with a `default` for one that is always there.
+    """
+    for field, one in schema.get("properties", {}).items():
+        if "default" in one:
+            kept = {key: value for key, value in one.items() if key != "default"}
+            if one["default"] is not None:
+                note = f"default `{json.dumps(one['default'])}`"
+                kept["description"] = "; ".join(filter(None, (one.get("description"), note)))
+            schema["properties"][field] = kept
+
+
 def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": operation_id(route),
+        "operationId": route.operation_id,
         "summary": route.summary,
         "tags": [route.tag],
         "parameters": [*_path_parameters(route, schemas), *_query_parameters(route, schemas)],
         "responses": _responses(route, schemas),
-        "security": [] if route.role is None else [{}, *({name: []} for name in _SECURITY)],
     }
-    if route.role is not None:
+    if route.role is None:
+        operation["security"] = []
+    else:
         operation["description"] = f"Needs the role `{route.role}`, where callers need one."
     if route.body is not None:
         operation["requestBody"] = {

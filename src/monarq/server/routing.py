@@ -27,6 +27,8 @@ class Route(Struct, frozen=True, kw_only=True):
     handler: Handler
     summary: str
     tag: str
+    operation: str = ""
+    """Its name in clients that are generated; the handler's name if it is left out."""
     role: Role | None = Role.READ
     """The least that a caller must be allowed; None for what anyone may see."""
     query: type[Struct] | None = None
@@ -45,6 +47,11 @@ class Route(Struct, frozen=True, kw_only=True):
     """Statuses of errors particular to it, besides 400, 401, 403, 413, 415 and 503."""
     is_deep: bool = False
     """Whether its last parameter is all that is left of the path, slashes too."""
+
+    @property
+    def operation_id(self) -> str:
+        first, *more = self.handler.__name__.split("_")
+        return self.operation or first + "".join(word.capitalize() for word in more)
 
 
 class Router:

@@ -82,6 +82,7 @@ ROUTES = (
         method="GET",
         path="/api/v1/events",
         handler=events,
+        operation="watchEvents",
         summary="What changes, as server-sent events, for pages that watch",
         tag="dashboard",
         query=EventsQuery,

@@ -183,7 +183,11 @@ async def seek_partition(service: Service, request: Request) -> Response:
 
 async def _seek(service: Service, request: Request, partition: str | None) -> Response:
     group, queue = path_name(request, "group"), path_name(request, "queue")
-    wanted = seek_request(request.body, group, queue, partition)
+    body: SeekBody = request.body
+    if partition is not None and body == SeekBody():
+        # Queen's route for one partition knows no other place.
+        body = SeekBody(to_end=True)
+    wanted = seek_request(body, group, queue, partition)
     lag = await service.broker.store.seek(wanted)
     return json_answer(
         Sought(success=True, consumer_group=group, queue_name=queue, partition=partition, lag=lag)
@@ -283,6 +287,7 @@ ROUTES = (
         method="GET",
         path=f"{_GROUPS}/lagging",
         handler=list_lagging,
+        operation="listLaggingGroups",
         summary="List the groups that are behind for a time",
         tag="groups",
         query=LaggingQuery,
@@ -312,6 +317,7 @@ ROUTES = (
         method="DELETE",
         path=f"{_GROUPS}/{{group}}/queues/{{queue}}",
         handler=delete_group_of_queue,
+        operation="deleteGroupOfQueue",
         summary="Delete a group from one queue",
         tag="groups",
         role=Role.ADMIN,
@@ -334,7 +340,7 @@ ROUTES = (
         method="POST",
         path=f"{_GROUPS}/{{group}}/queues/{{queue}}/partitions/{{partition}}/seek",
         handler=seek_partition,
-        summary="Move a group's cursor in one partition",
+        summary="Move a group's cursor in one partition; to the end if the body is empty",
         tag="groups",
         role=Role.WRITE,
         body=SeekBody,

@@ -42,6 +42,7 @@ ROUTES = (
         method="POST",
         path="/api/v1/lease/{leaseId}/extend",
         handler=extend,
+        operation="extendLease",
         summary="Move a lease's deadline to so many seconds from now, never nearer",
         tag="messages",
         role=Role.WRITE,

@@ -147,13 +147,14 @@ def _give_back(service: Service, group: str, popped: Popped) -> None:
         service.broker.give_back(popped, group)
 
 
-def _routes(path: str, summary: str) -> tuple[Route, Route]:
+def _routes(path: str, operation: str, summary: str) -> tuple[Route, Route]:
     """To pop, and to pop after some acks."""
     return (
         Route(
             method="GET",
             path=path,
             handler=pop,
+            operation=operation,
             summary=summary,
             tag="messages",
             role=Role.WRITE,
@@ -166,6 +167,7 @@ def _routes(path: str, summary: str) -> tuple[Route, Route]:
             method="POST",
             path=path,
             handler=ack_and_pop,
+            operation=f"ackAnd{operation[0].upper()}{operation[1:]}",
             summary=f"Answer messages, and then {summary[0].lower()}{summary[1:]}, without a wait",
             tag="messages",
             role=Role.WRITE,
@@ -179,7 +181,9 @@ def _routes(path: str, summary: str) -> tuple[Route, Route]:
 
 
 ROUTES = (
-    *_routes("/api/v1/pop/queue/{queue}", "Pop from a queue"),
-    *_routes("/api/v1/pop/queue/{queue}/partition/{partition}", "Pop from one partition"),
-    *_routes("/api/v1/pop", "Pop from the queues of a namespace and/or task"),
+    *_routes("/api/v1/pop/queue/{queue}", "pop", "Pop from a queue"),
+    *_routes(
+        "/api/v1/pop/queue/{queue}/partition/{partition}", "popPartition", "Pop from one partition"
+    ),
+    *_routes("/api/v1/pop", "popLabelled", "Pop from the queues of a namespace and/or task"),
 )

@@ -45,8 +45,9 @@ class KeepingGroups(abc.ABC):
     async def seek(self, request: Seek) -> int:
         """Move a group's cursors; its leases there end, and what was acked is forgotten.
 
-        Answers how many messages are before the group now, in the partitions it moved.
-        `NotFoundError` if the queue, partition or group does not exist.
+        Return how many messages are before the group now, in the partitions it moved. A group
+        that does not exist in the queue is made first, as by `subscribe`.
+        Raise `NotFoundError` if the queue or the partition does not exist.
         """
 
     @abc.abstractmethod

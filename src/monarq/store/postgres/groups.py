@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError, NotFoundError
-from monarq.model import Cursor, Group, Page, Seek, StartFrom
+from monarq.model import Cursor, Group, Page, Queue, QueueKind, Seek, StartFrom
 from monarq.store import paging
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work
@@ -117,10 +117,17 @@ async def list_cursors(
 
 
 async def seek(database: Database, catalog: Catalog, request: Seek) -> int:
-    queue_id, group_id = await find_place(catalog, request.queue, request.group)
-    partition_id = None
+    queue = await _find_queue(catalog, request.queue)
+    queue_id, partition_id = queue.id, None
+    if queue.kind is QueueKind.WORK:
+        raise no_groups(queue.name)
     if request.partition is not None:
         partition_id = await find_partition(database, queue_id, request.queue, request.partition)
+    group_id = await _find_group(catalog, queue_id, request.group)
+    if group_id is None:
+        start = request.start(database.clock.now())
+        await join_queue(database, request.queue, request.group, start)
+        queue_id, group_id = await find_place(catalog, request.queue, request.group)
     mode, value = seek_mode(request)
     lag: int = await database.fetchval(
         "select monarq.seek($1, $2, $3, $4, $5, $6)",
@@ -185,14 +192,24 @@ async def _delete_group(unit: Work, group: str, queue: str | None, forget_start:
     return [row["queue_id"] for row in rows]
 
 
-async def find_place(catalog: Catalog, queue: str, group: str) -> tuple[int, int]:
-    """Ids of a queue and a group in it, asked for anew: they may have been made again."""
+async def _find_queue(catalog: Catalog, queue: str) -> Queue:
+    """Return a queue, asked for anew: it may have been made again."""
     catalog.forget_queue(queue)
     found = (await catalog.queues([queue])).get(queue)
     if found is None:
         raise NotFoundError(f"there is no queue {queue!r}")
-    catalog.forget_group(found.id, group)
-    ids = await catalog.group_ids([(found.id, group)])
-    if not ids:
+    return found
+
+
+async def _find_group(catalog: Catalog, queue_id: int, group: str) -> int | None:
+    catalog.forget_group(queue_id, group)
+    return (await catalog.group_ids([(queue_id, group)])).get((queue_id, group))
+
+
+async def find_place(catalog: Catalog, queue: str, group: str) -> tuple[int, int]:
+    """Ids of a queue and a group in it, asked for anew: they may have been made again."""
+    queue_id = (await _find_queue(catalog, queue)).id
+    group_id = await _find_group(catalog, queue_id, group)
+    if group_id is None:
         raise NotFoundError(f"queue {queue!r} has no group {group!r}")
-    return found.id, ids[found.id, group]
+    return queue_id, group_id

@@ -165,15 +165,19 @@ def find_place(
     group_id = find_group(session, queue.id, group)
     if group_id is None:
         raise NotFoundError(f"queue {queue.name!r} has no group {group!r}")
-    only = None
-    if partition is not None:
-        row = session.db.execute(
-            "select id from partitions where queue_id = ? and name = ?", (queue.id, partition)
-        ).fetchone()
-        if row is None:
-            raise NotFoundError(f"queue {queue.name!r} has no partition {partition!r}")
-        only = row[0]
-    return queue, group_id, only
+    return queue, group_id, find_partition(session, queue, partition)
+
+
+def find_partition(session: Session, queue: Queue, name: str | None) -> int | None:
+    """Return the id of a partition, if one is named."""
+    if name is None:
+        return None
+    row = session.db.execute(
+        "select id from partitions where queue_id = ? and name = ?", (queue.id, name)
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"queue {queue.name!r} has no partition {name!r}")
+    return int(row[0])
 
 
 def seek(session: Session, request: Seek) -> int:

@@ -6,7 +6,7 @@ A group has a cursor in every partition of its queue, made when either of them i
 from __future__ import annotations
 
 from monarq.errors import InvalidRequestError
-from monarq.model import Queue, QueueKind, StartFrom
+from monarq.model import Queue, QueueKind, Seek, StartFrom
 from monarq.store.sqlite import groups, segment_log
 from monarq.store.sqlite.session import Session
 from monarq.store.validation import no_groups
@@ -191,3 +191,14 @@ def subscribe(
     if found is not None and found.kind is QueueKind.WORK:
         raise no_groups(queue)
     return join(session, group, start, queue)
+
+
+def seek(session: Session, request: Seek) -> int:
+    """Move a group, which is made if it does not exist."""
+    queue = session.queue(request.queue)
+    if queue.kind is QueueKind.WORK:
+        raise no_groups(queue.name)
+    groups.find_partition(session, queue, request.partition)
+    if groups.find_group(session, queue.id, request.group) is None:
+        join(session, request.group, request.start(session.now), queue.name)
+    return groups.seek(session, request)

@@ -151,7 +151,7 @@ class QueueCalls(Calls):
         )
 
     async def seek(self, request: Seek) -> int:
-        return await self._write(lambda session: groups.seek(session, request))
+        return await self._write(lambda session: joining.seek(session, request))
 
     async def delete_group(
         self, group: str, *, queue: str | None = None, forget_start: bool = True
