@@ -1,5 +1,6 @@
 """What pipelines leave in the store, over HTTP."""
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from monarq.pipeline_records import ANALYSIS_KIND, REPORT_KIND, pack_report
 from monarq.pipeline_runs import ARCHIVE_KIND, RUN_KIND, Archive, ArchivedQueue, Run
+from monarq.server import paging
 from tests.server.application import Api
 
 
@@ -117,3 +119,24 @@ async def test_records_that_no_pipeline_made_do_not_break_the_lists(memory_api: 
 async def test_an_analysis_that_is_not_there_is_told(memory_api: Api, path: str) -> None:
     answer = await memory_api.get(f"/api/v1/pipeline/analyses/{path}")
     assert (answer.status, answer.code) == (404, "not_found")
+
+
+async def test_a_report_that_unpacks_to_very_much_is_refused(memory_api: Api) -> None:
+    """A record of 1 MiB may hold a page of a gigabyte."""
+    await put(memory_api, REPORT_KIND, "bomb", pack_report("\0" * (64 << 20)))
+    tracemalloc.start()
+    answer = await memory_api.get("/api/v1/pipeline/analyses/bomb/report")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (answer.status, answer.code) == (409, "conflict")
+    assert "more than 16 MiB" in answer.error
+    assert peak < 40 << 20
+
+
+async def test_lists_read_a_bounded_number_of_bytes(
+    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "MAX_BYTES", 100_000)
+    for number in range(50):
+        await put(memory_api, RUN_KIND, f"r{number:02}", run(memory_api, "r", error="x" * 10_000))
+    assert 5 < (await memory_api.get("/api/v1/pipeline/runs")).json["total"] < 20

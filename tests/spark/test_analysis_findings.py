@@ -1,15 +1,18 @@
 """Findings: each rule says its sentence where it must, with the right figures, and is silent
 where it must be."""
 
+import base64
+import gzip
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from monarq.errors import MonarqError
+from monarq.errors import ConflictError, MonarqError
 from monarq.model import MAX_RECORD_BYTES
-from monarq.pipeline_records import pack_report, unpack_report
+from monarq.pipeline_records import MOST_REPORT_BYTES, pack_report, unpack_report
 from monarq.spark.pipelines.analyse.figures import (
     Analysis,
     Answers,
@@ -335,7 +338,21 @@ def test_a_report_comes_out_of_its_record_as_it_went_in() -> None:
     assert unpack_report(packed) == page
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b'{"html_gzip":"x"}', b'{"html_gzip":"AAAA"}'])
+def test_a_report_of_the_largest_size_is_unpacked_and_a_larger_one_refused() -> None:
+    page = "x" * MOST_REPORT_BYTES
+    assert unpack_report(pack_report(page)) == page
+    with pytest.raises(ConflictError, match="more than 16 MiB"):
+        unpack_report(pack_report(page + "x"))
+
+
+CUT = json.dumps(
+    {"html_gzip": base64.b64encode(gzip.compress(b"a page" * 99)[:-9]).decode()}
+).encode()
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"{}", b'{"html_gzip":"x"}', b'{"html_gzip":"AAAA"}', b'{"html_gzip":""}', CUT]
+)
 def test_a_damaged_record_is_one_clear_error(value: bytes) -> None:
     with pytest.raises(MonarqError, match="the report is damaged"):
         unpack_report(value)

@@ -7,6 +7,7 @@ Points are read page by page, other calls go in between, and in memory is one va
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ WIDTHS: dict[Interval, int] = {
 }
 MAX_INTERVALS = 3_000
 MAX_POINTS = 500_000
+MAX_ANSWERED = 150_000
+"""Points in one answer."""
 _STEP = 2_000
 
 
@@ -117,10 +120,19 @@ async def activity(
 async def activity_by_queue(
     store: Store, span: Span, queues: list[str]
 ) -> dict[str, list[DataPoint]]:
+    if len(queues) * len(span.starts) > MAX_ANSWERED:
+        raise InvalidRequestError(
+            f"{len(queues)} queues with {len(span.starts)} intervals are more than {MAX_ANSWERED} "
+            "points: ask for fewer queues (limit), for less time, or for a longer interval"
+        )
     only = queues[0] if len(queues) == 1 else None
     names = set(queues)
     series = await _read(store, span, only, names.__contains__, lambda name: name)
-    return {name: series.get(name, _Series()).points(span) for name in queues}
+
+    def points() -> dict[str, list[DataPoint]]:
+        return {name: series.get(name, _Series()).points(span) for name in queues}
+
+    return await asyncio.to_thread(points)
 
 
 async def _read(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from monarq.model import Page
+from monarq.model import Page, Record
 from monarq.model.pages import MOST_ROWS, Fetch
 from monarq.wire.paging import PageQuery
 
@@ -62,6 +62,15 @@ async def collect(
         is_full = len(rows) >= query.limit or scanned >= MAX_SCANNED or held >= MAX_BYTES
         if after is None or is_full:
             return Page(rows, after)
+
+
+async def few_records(fetch: Fetch[Record], *, most: int) -> list[Record]:
+    """Return the first records of a kind, at most so many and at most about `MAX_BYTES`."""
+    return (await collect(fetch, PageQuery(limit=most), size=record_size)).rows
+
+
+def record_size(record: Record) -> int:
+    return len(record.value) + 300
 
 
 def _fitting(scanned: int, seen_bytes: int, held: int) -> int:

@@ -3,12 +3,20 @@ memory only the sums. Nothing is counted, whatever the backlog."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from monarq.model import Queue, QueueKind, QueueStats
 from monarq.model.pages import MOST_ROWS
 from monarq.store.contract import Store
 from monarq.wire.queues import QueueCounts
+
+SLOW_SECONDS = 0.05
+LEAST_KEPT_SECONDS = 1.0
+KEPT_PER_READING = 4.0
+"""Readings take at most a fifth of the time."""
+MOST_KEPT_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -69,10 +77,40 @@ def counts_of(stats: QueueStats) -> QueueCounts:
     )
 
 
-async def queue_totals(
+class TotalsReader:
+    """Reads sums over queues for all callers, one reading at a time.
+
+    Sums over few queues are always read anew. A reading that takes longer than `SLOW_SECONDS`,
+    as of ten thousand queues, is kept for a while, so that callers who ask all the time keep
+    neither the store nor the loop busy.
+    """
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+        self._reading = asyncio.Lock()
+        self._kept: dict[tuple[str | None, str | None], tuple[float, Totals]] = {}
+        """With the loop's time up to which they are good."""
+
+    async def read(self, *, namespace: str | None = None, task: str | None = None) -> Totals:
+        """Of all queues, or of those with these labels; by label too."""
+        now = asyncio.get_running_loop().time
+        labels = namespace, task
+        async with self._reading:
+            begin = now()
+            self._kept = {key: one for key, one in self._kept.items() if one[0] > begin}
+            if labels in self._kept:
+                return self._kept[labels][1]
+            totals = await _queue_totals(self._store(), namespace=namespace, task=task)
+            took = now() - begin
+            if took > SLOW_SECONDS:
+                keep = min(max(LEAST_KEPT_SECONDS, took * KEPT_PER_READING), MOST_KEPT_SECONDS)
+                self._kept[labels] = now() + keep, totals
+            return totals
+
+
+async def _queue_totals(
     store: Store, *, namespace: str | None = None, task: str | None = None
 ) -> Totals:
-    """Of all queues, or of those with these labels; by label too."""
     totals = Totals()
     after = None
     while True:

@@ -10,6 +10,7 @@ from monarq.config import Settings
 from monarq.places import is_postgres, store_address
 from monarq.server.export_slots import ExportSlots
 from monarq.server.metrics import Metrics
+from monarq.server.queue_totals import TotalsReader
 from monarq.server.sessions import Sessions
 from monarq.server.slow_requests import SlowRequests
 from monarq.server.watch.sampler import Sampler, Sight
@@ -29,6 +30,7 @@ class Service:
     export_slots: ExportSlots = field(default_factory=ExportSlots)
     metrics: Metrics = field(init=False)
     sampler: Sampler = field(init=False)
+    totals: TotalsReader = field(init=False)
     streams: Streams = field(init=False)
     slow: SlowRequests = field(init=False)
     sessions: Sessions | None = None
@@ -39,6 +41,7 @@ class Service:
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.broker, self.settings)
         self.sampler = Sampler(self.broker, self.clock)
+        self.totals = TotalsReader(lambda: self.broker.store)
         self.streams = Streams()
         self.slow = SlowRequests(self.clock)
 

@@ -12,10 +12,8 @@ from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import raw_or_unset
 from monarq.server.paging import collect, paged
 from monarq.server.parameters import time_or_none
-from monarq.server.queue_totals import queue_totals
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.store.contract import Store
 from monarq.times import iso, micros_of
 from monarq.wire.dead_letters import (
     DeadLetterRow,
@@ -40,7 +38,7 @@ async def list_dead_letters(service: Service, request: Request) -> Response:
     return json_answer(
         DeadLettersAnswer(
             messages=[_row(letter) for letter in page.rows],
-            total=await _total(store, which),
+            total=await _total(service, which),
             **paged(query, page),
         )
     )
@@ -58,10 +56,11 @@ def _chosen(query: DeadLettersQuery | PurgeQuery) -> DeadLetterFilter:
     )
 
 
-async def _total(store: Store, which: DeadLetterFilter) -> int:
+async def _total(service: Service, which: DeadLetterFilter) -> int:
     """From the counters, where they say it."""
+    store = service.broker.store
     if which == DeadLetterFilter():
-        return (await queue_totals(store)).dead_letters
+        return (await service.totals.read()).dead_letters
     if which == DeadLetterFilter(queue=which.queue) and which.queue is not None:
         return sum(stats.dead_letters for stats in await store.stats_of([which.queue]))
     return await store.count_dead_letters(which)

@@ -12,7 +12,7 @@ from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import raw_or_unset
-from monarq.server.paging import collect, paged
+from monarq.server.paging import MAX_BYTES, collect, paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
@@ -37,15 +37,31 @@ async def _page(store: Store, query: ItemsQuery) -> Page[Item]:
     if query.order == "next":
         if query.state not in (None, ItemState.READY) or query.after is not None:
             raise InvalidRequestError("order=next lists one page of ready items")
-        wanted = min(query.offset + query.limit, MOST_ROWS)
-        return Page((await store.next_items(query.queue, limit=wanted))[query.offset :])
+        return Page(await _next_items(store, query))
     return await collect(
         lambda limit, after: store.list_items(
             query.queue, state=query.state, limit=limit, after=after
         ),
         query,
-        size=lambda item: len(item.payload) + 600,
+        size=_size,
     )
+
+
+async def _next_items(store: Store, query: ItemsQuery) -> list[Item]:
+    """Read the next items, first a few and then twice as many, until they are as many as asked
+    for or hold `MAX_BYTES`."""
+    wanted = min(query.offset + query.limit, MOST_ROWS)
+    limit = min(wanted, 4)
+    while True:
+        found = await store.next_items(query.queue, limit=limit)
+        held = sum(map(_size, found))
+        if len(found) < limit or limit == wanted or 2 * held > MAX_BYTES:
+            return found[query.offset :]
+        limit = min(wanted, 2 * limit)
+
+
+def _size(item: Item) -> int:
+    return len(item.payload) + 600
 
 
 async def _found(store: Store, query: ItemsQuery, transaction_id: str) -> Page[Item]:

@@ -3,6 +3,7 @@ records that they leave; no pipeline is run here."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from monarq.pipeline_runs import ARCHIVE_KIND, RUN_KIND, RUNS_KEPT, Archive, Run
 from monarq.record_values import Micros, decode_value
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
+from monarq.server.paging import few_records
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.times import iso, iso_or_none
@@ -52,7 +54,7 @@ class _AnalysisOutline(Struct, frozen=True, kw_only=True, rename="camel"):
 async def runs(service: Service, request: Request) -> Response:
     query: RunsQuery = request.query
     now = service.clock.now()
-    found = [as_seen(run, now) for run in _decoded(await _records(service, RUN_KIND), Run)]
+    found = [as_seen(run, now) for run in await _decoded(service, RUN_KIND, Run)]
     rows = [
         RunRow(
             id=run.id,
@@ -87,13 +89,13 @@ async def archives(service: Service, request: Request) -> Response:
                 for each in archive.queues
             ],
         )
-        for archive in _decoded(await _records(service, ARCHIVE_KIND), Archive)
+        for archive in await _decoded(service, ARCHIVE_KIND, Archive)
     ]
     return json_answer(ArchivesAnswer(archives=rows))
 
 
 async def analyses(service: Service, request: Request) -> Response:
-    found = _decoded(await _records(service, ANALYSIS_KIND), _AnalysisOutline)
+    found = await _decoded(service, ANALYSIS_KIND, _AnalysisOutline)
     rows = [
         AnalysisRow(id=one.id, at=iso(one.generated_at), lake=one.lake, findings=one.findings)
         for one in found[::-1]
@@ -107,13 +109,17 @@ async def analysis(service: Service, request: Request) -> Response:
 
 async def report(service: Service, request: Request) -> Response:
     record = await _record(service, REPORT_KIND, request.path["id"])
-    return Response(200, unpack_report(record.value).encode(), HTML, _REPORT_HEADERS)
+    page = await asyncio.to_thread(lambda: unpack_report(record.value).encode())
+    return Response(200, page, HTML, _REPORT_HEADERS)
 
 
 async def _records(service: Service, kind: str) -> list[Record]:
     """By key, and so by time. Pipelines keep no more than this many."""
-    page = await service.broker.store.list_records(kind, limit=5 * RUNS_KEPT)
-    return page.rows
+    store = service.broker.store
+    return await few_records(
+        lambda limit, after: store.list_records(kind, limit=limit, after=after),
+        most=5 * RUNS_KEPT,
+    )
 
 
 async def _record(service: Service, kind: str, key: str) -> Record:
@@ -125,9 +131,15 @@ async def _record(service: Service, kind: str, key: str) -> Record:
     return found[-1]
 
 
-def _decoded(records: list[Record], kind: type[Any]) -> list[Any]:
-    """Return the values of the records that are not malformed."""
-    return [value for record in records if (value := decode_value(record, kind)) is not None]
+async def _decoded(service: Service, kind: str, value: type[Any]) -> list[Any]:
+    """Return the values of the records that are not malformed. They are decoded in a thread,
+    since together they may have megabytes."""
+    records = await _records(service, kind)
+
+    def decode() -> list[Any]:
+        return [one for record in records if (one := decode_value(record, value)) is not None]
+
+    return await asyncio.to_thread(decode)
 
 
 _ANALYSIS = "/api/v1/pipeline/analyses/{id}"
@@ -179,6 +191,6 @@ ROUTES = (
         summary="An analysis as a page for people",
         tag="pipeline",
         content_type="text/html; charset=utf-8",
-        errors=(404,),
+        errors=(404, 409),
     ),
 )

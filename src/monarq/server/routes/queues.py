@@ -10,7 +10,7 @@ from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.paging import collect, paged
 from monarq.server.parameters import path_name
-from monarq.server.queue_totals import Totals, counts_of, queue_totals
+from monarq.server.queue_totals import Totals, counts_of
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
@@ -197,7 +197,7 @@ async def _depth_of_group(
 
 
 async def overview(service: Service, request: Request) -> Response:
-    totals = await queue_totals(service.broker.store)
+    totals = await service.totals.read()
     return json_answer(
         OverviewAnswer(
             queues=totals.queues,
@@ -214,7 +214,7 @@ async def overview(service: Service, request: Request) -> Response:
 
 
 async def namespaces(service: Service, request: Request) -> Response:
-    totals = await queue_totals(service.broker.store)
+    totals = await service.totals.read()
     query: PageQuery = request.query
     page = _label_page(totals.namespaces, query)
     return json_answer(
@@ -223,7 +223,7 @@ async def namespaces(service: Service, request: Request) -> Response:
 
 
 async def tasks(service: Service, request: Request) -> Response:
-    totals = await queue_totals(service.broker.store)
+    totals = await service.totals.read()
     query: PageQuery = request.query
     page = _label_page(totals.tasks, query)
     return json_answer(TasksAnswer(tasks=page.rows, total=len(totals.tasks), **paged(query, page)))

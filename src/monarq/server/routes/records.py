@@ -8,7 +8,7 @@ from monarq.errors import ForbiddenError
 from monarq.model import Record
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
-from monarq.server.paging import collect, paged
+from monarq.server.paging import collect, paged, record_size
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.server.watch.workers import STOP_KIND
@@ -24,7 +24,7 @@ async def list_records(service: Service, request: Request) -> Response:
             request.path["kind"], limit=limit, after=after
         ),
         query,
-        size=lambda record: len(record.value) + 300,
+        size=record_size,
     )
     return json_answer(
         RecordsAnswer(records=[_row(record) for record in page.rows], **paged(query, page))

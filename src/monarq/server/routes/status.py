@@ -10,7 +10,7 @@ from monarq.server.exchange import Request, Response, Role
 from monarq.server.message_rows import message_rows
 from monarq.server.paging import collect, paged
 from monarq.server.parameters import path_name
-from monarq.server.queue_totals import Totals, counts_of, queue_totals
+from monarq.server.queue_totals import Totals, counts_of
 from monarq.server.routes.groups import group_row
 from monarq.server.routes.queues import named_like, partition_row, queue_row
 from monarq.server.routing import Route
@@ -52,9 +52,7 @@ async def status(service: Service, request: Request) -> Response:
     found = service.broker.health()
     totals = Totals()
     if found.store_ok:
-        totals = await queue_totals(
-            service.broker.store, namespace=query.namespace, task=query.task
-        )
+        totals = await service.totals.read(namespace=query.namespace, task=query.task)
     return json_answer(
         StatusAnswer(
             state=found.state,

@@ -21,6 +21,7 @@ from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError
 from monarq.model import Latency, QueueKind
 from monarq.record_values import decode_value
+from monarq.server.paging import few_records
 from monarq.server.watch.attention import Findings
 from monarq.server.watch.snapshot import EMPTY, View, next_view, read_snapshot
 from monarq.server.watch.workers import read_workers
@@ -214,7 +215,10 @@ class _Run(msgspec.Struct, rename="camel"):
 
 async def _runs(store: Store) -> tuple[list[tuple[str, str, str]], tuple[int, int]]:
     """Pipelines whose latest run failed, and a mark that changes with any run."""
-    records = (await store.list_records(PIPELINE_RUN_KIND, limit=1000)).rows
+    records = await few_records(
+        lambda limit, after: store.list_records(PIPELINE_RUN_KIND, limit=limit, after=after),
+        most=1000,
+    )
     latest: dict[str, _Run] = {}
     for record in records:
         run = decode_value(record, _Run)
