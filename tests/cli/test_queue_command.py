@@ -47,6 +47,20 @@ def test_what_would_be_lost_is_said_and_nothing_is_lost_without_yes(cli: Invoke)
     assert cli.json("queue", "show", "orders")["stored"] == 0
 
 
+def test_clear_takes_only_scheduled_items_or_leaves_leased_ones(cli: Invoke) -> None:
+    cli.ok("queue", "create", "work", "--kind", "work")
+    cli.ok("push", "work", stdin="1\n2\n3\n")
+    cli.ok("push", "work", "--run-at", "+1h", stdin="4\n")
+    cli.ok("pop", "work")
+    said = cli.refused("queue", "clear", "work", "--scheduled-only")
+    assert "the scheduled items among 4 items" in said
+    assert cli.json("queue", "clear", "work", "--scheduled-only", "--yes")["removed"] == 1
+    assert "but the leased items" in cli.refused("queue", "clear", "work", "--keep-leased")
+    assert cli.json("queue", "clear", "work", "--keep-leased", "--yes")["removed"] == 2
+    cli.ok("push", "orders", stdin="1\n")
+    assert "cleared as a whole" in cli.refused("queue", "clear", "orders", "--keep-leased", "--yes")
+
+
 def test_every_option_has_a_flag_and_a_meaning(cli: Invoke) -> None:
     said = cli.ok("queue", "create", "--help").out
     for name in QueueOptions.__struct_fields__:

@@ -159,6 +159,34 @@ async def test_clearing_removes_what_is_stored_and_says_how_much(
     assert (await api.request(method, path.replace("q/", "x/"), None, {})).status == 404
 
 
+async def test_clearing_only_scheduled_items_leaves_the_others(api: Api) -> None:
+    await api.configure("w", kind="work")
+    await api.push_payloads("w", 1)
+    await api.push({"queue": "w", "payload": 2, "delaySeconds": 60})
+    path = f"{QUEUES}/w/clear"
+    answer = await api.post(path, {"scheduledOnly": True})
+    assert answer.json == {"queue": "w", "cleared": 1}
+    popped = await api.pop("w")
+    assert [message["data"] for message in popped["messages"]] == [1]
+    assert (await api.post(path, {"keepLeased": True})).json["cleared"] == 0
+    assert (await api.post(path)).json["cleared"] == 1
+
+
+@pytest.mark.parametrize(
+    "body", [{"scheduled": True}, {"scheduledOnly": 1}, {"keepLeased": "yes"}, [], b"x"]
+)
+async def test_a_clear_that_is_misspelt_clears_nothing(api: Api, body: object) -> None:
+    await api.configure("w", kind="work")
+    await api.push_payloads("w", 1)
+    answer = await api.post(f"{QUEUES}/w/clear", body)
+    assert (answer.status, answer.code) == (400, "invalid_request")
+    await api.push_payloads("q", 2)
+    refused = await api.post(f"{QUEUES}/q/clear", {"scheduledOnly": True})
+    assert (refused.status, refused.code) == (409, "conflict")
+    assert await api.data("w") == [1]
+    assert await api.data("q") == [2]
+
+
 async def test_a_paused_queue_takes_pushes_and_gives_nothing_until_it_is_resumed(
     api: Api,
 ) -> None:

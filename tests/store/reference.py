@@ -250,8 +250,12 @@ class Reference(LifecycleRules):
                 del self.world.subscriptions[group, scope]
         return True
 
-    def clear_queue(self, name: str) -> int:
+    def clear_queue(
+        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
+    ) -> int:
         queue = self.queue(name)
+        if scheduled_only or keep_leased:
+            return self.clear_some(queue, scheduled_only)
         gone = self.stored(queue)
         if queue.is_work:
             dead = [item for item in queue.items if item.state is ItemState.DEAD]
@@ -262,6 +266,21 @@ class Reference(LifecycleRules):
             for cursor in partition.cursors.values():
                 self.end_lease(cursor)
                 self.place(partition, cursor)
+        return gone
+
+    def clear_some(self, queue: QueueState, scheduled_only: bool) -> int:
+        if not queue.is_work:
+            raise ConflictError(f"{queue.name!r} is an ordered queue")
+        kept = []
+        for item in queue.items:
+            is_scheduled = item.state is ItemState.SCHEDULED
+            is_leased = item.state is ItemState.LEASED and item.lease is not None
+            is_live = is_leased and item.lease is not None and not item.lease.has_run_out(self.now)
+            stays = not is_scheduled if scheduled_only else is_live
+            if stays or item.state is ItemState.DEAD:
+                kept.append(item)
+        gone = len(queue.items) - len(kept)
+        queue.items = kept
         return gone
 
     def set_archived(self, name: str, partition_id: int, seq: int) -> None:

@@ -2,11 +2,21 @@
 
 import pytest
 
-from monarq.errors import LeaseExpiredError, NotFoundError
-from monarq.model import QueueOptions, StartFrom
+from monarq.clock import ManualClock
+from monarq.errors import ConflictError, NotFoundError
+from monarq.model import Message, QueueOptions, StartFrom
 from monarq.store import Store
 from tests.store.calls import ack, pop, pop_one, push, push_many, seqs
-from tests.store.scenarios import DEAD, WORK, dead_letters, drain, every, group_row, stats
+from tests.store.scenarios import (
+    DEAD,
+    WORK,
+    dead_letters,
+    drain,
+    every,
+    group_row,
+    nothing_changes,
+    stats,
+)
 
 # --- clear ---
 
@@ -56,9 +66,75 @@ async def test_clear_empties_a_work_queue_whatever_state_its_items_have(store: S
     assert await store.clear_queue("w") == 5
     assert await every(store.list_items, "w") == []
     assert (await stats(store, "w")).pending == 0
-    with pytest.raises((NotFoundError, LeaseExpiredError)):
+    with pytest.raises(NotFoundError):
         await ack(store, leased, lease)
     assert (await push(store, "w", b"1")).seq == 6
+
+
+async def _one_of_each_state(store: Store) -> tuple[Message, str]:
+    """A work queue with an item in every state; the leased one, and its lease."""
+    await store.configure("w", kind=WORK)
+    for name in ("done", "dead", "cancelled", "leased", "ready"):
+        await push(store, "w", transaction_id=name)
+    await push(store, "w", transaction_id="scheduled", delay_seconds=60)
+    done, lease = await pop_one(store, "w")
+    await ack(store, done, lease)
+    dead, lease = await pop_one(store, "w")
+    await ack(store, dead, lease, DEAD)
+    await store.cancel_item((await store.find_item("w", "cancelled")).id)
+    return await pop_one(store, "w")
+
+
+async def _kept(store: Store) -> set[str]:
+    """The transaction ids of the items that are left; the counters say the same."""
+    items = await every(store.list_items, "w")
+    told = (await stats(store, "w")).states
+    assert sum(told.values()) == len(items) == (await stats(store, "w")).stored
+    for state, count in told.items():
+        assert sum(item.state == state for item in items) == count
+    return {item.transaction_id for item in items}
+
+
+async def test_clear_removes_only_scheduled_items_if_told_to(store: Store) -> None:
+    leased, lease = await _one_of_each_state(store)
+    assert await store.clear_queue("w", scheduled_only=True) == 1
+    assert await _kept(store) == {"done", "dead", "cancelled", "leased", "ready"}
+    assert await store.clear_queue("w", scheduled_only=True, keep_leased=True) == 0
+    again = await push(store, "w", transaction_id="scheduled", delay_seconds=60)
+    assert (again.status, again.seq) == ("queued", 7)
+    await ack(store, leased, lease)
+    assert (await pop_one(store, "w"))[0].transaction_id == "ready"
+
+
+async def test_clear_keeps_leased_items_if_told_to(store: Store) -> None:
+    leased, lease = await _one_of_each_state(store)
+    assert await store.clear_queue("w", keep_leased=True) == 4
+    assert await _kept(store) == {"dead", "leased"}
+    assert (await stats(store, "w")).pending == 1
+    assert (await push(store, "w", transaction_id="ready")).status == "queued"
+    assert (await push(store, "w", transaction_id="leased")).status == "duplicate"
+    await ack(store, leased, lease)
+    assert (await store.find_item("w", "leased")).state == "done"
+
+
+async def test_clear_does_not_keep_an_item_whose_lease_is_past_its_deadline(
+    store: Store, clock: ManualClock
+) -> None:
+    leased, lease = await _one_of_each_state(store)
+    clock.advance(300)
+    assert await store.clear_queue("w", keep_leased=True) == 5
+    assert await _kept(store) == {"dead"}
+    with pytest.raises(NotFoundError):
+        await ack(store, leased, lease)
+
+
+async def test_an_ordered_queue_is_cleared_as_a_whole_or_not_at_all(store: Store) -> None:
+    await push_many(store, "q", 2)
+    await pop_one(store, "q")
+    async with nothing_changes(store):
+        for which in ({"scheduled_only": True}, {"keep_leased": True}):
+            with pytest.raises(ConflictError, match="cleared as a whole"):
+                await store.clear_queue("q", **which)
 
 
 # --- delete ---

@@ -73,7 +73,10 @@ class Histories(RandomFlow):
             case "pause":
                 self.both.call("set_paused", queue, True)
             case "clear":
-                self.both.call("clear_queue", queue)
+                which = data.draw(
+                    st.sampled_from([{}, {"scheduled_only": True}, {"keep_leased": True}])
+                )
+                self.both.call("clear_queue", queue, **which)
             case "delete":
                 self.both.call("delete_queue", queue)
                 if data.draw(st.booleans()):

@@ -74,7 +74,9 @@ NAMES = {
     **dict.fromkeys(("limit", "samples", "max_bytes"), BAD_COUNTS),
     **dict.fromkeys(("partition_id", "seq", "first_seq", "attempt"), BAD_COUNTS),
     **dict.fromkeys(("last_seq", "start"), BAD_NUMBERS),
-    **dict.fromkeys(("paused", "forget_start", "only_new"), BAD_BOOLS),
+    **dict.fromkeys(
+        ("paused", "forget_start", "only_new", "scheduled_only", "keep_leased"), BAD_BOOLS
+    ),
     "item_id": BAD_ITEM_IDS,
     "state": BAD_CHOICES,
     "after": BAD_TOKENS,
@@ -132,7 +134,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_queue": {"name": "q"},
     "list_queues": {"namespace": "n", "task": "t", "limit": 1, "after": None},
     "delete_queue": {"name": "q"},
-    "clear_queue": {"name": "q"},
+    "clear_queue": {"name": "q", "scheduled_only": False, "keep_leased": False},
     "set_paused": {"name": "q", "paused": True},
     "queue_stats": {"queue": "q", "limit": 1, "after": None},
     "list_groups": {"queue": "q", "group": "g", "limit": 1, "after": None},

@@ -247,14 +247,28 @@ def _set_paused(caller: Caller, name: str, paused: bool) -> None:
 
 @app.command("clear")
 @calling
-def clear(caller: Caller, name: NameArgument, yes: YesOption = False) -> None:
+def clear(
+    caller: Caller,
+    name: NameArgument,
+    scheduled_only: Annotated[
+        bool, typer.Option("--scheduled-only", help="remove only the scheduled items")
+    ] = False,
+    keep_leased: Annotated[
+        bool, typer.Option("--keep-leased", help="leave the items that are leased")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
     """Remove all messages or items of a queue; the queue, its groups and its dead letters stay."""
     with caller.client() as client:
         queue = find_queue(client, name)
         [stats] = client.admin.queue_stats(queue=name).rows
         if stats.stored:
-            confirm(f"Remove {_contents(queue, stats)} from {name!r} for good?", yes)
-        removed = client.admin.clear_queue(name)
+            which = "the scheduled items among " if scheduled_only else ""
+            rest = " but the leased items" if keep_leased and not scheduled_only else ""
+            confirm(f"Remove {which}{_contents(queue, stats)}{rest} from {name!r} for good?", yes)
+        removed = client.admin.clear_queue(
+            name, scheduled_only=scheduled_only, keep_leased=keep_leased
+        )
     caller.answer({"queue": name, "removed": removed}, f"removed {removed:,} from {name}")
 
 

@@ -104,8 +104,13 @@ class HttpAdmin(HttpEntries):
         answer = await self._call("DELETE", f"{_QUEUES}/{quoted(name)}", QueueDeleted)
         return bool(answer.deleted)
 
-    async def clear_queue(self, name: str) -> int:
-        answer = await self._call("POST", f"{_QUEUES}/{quoted(name)}/clear", QueueCleared)
+    async def clear_queue(
+        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
+    ) -> int:
+        body = {"scheduledOnly": scheduled_only, "keepLeased": keep_leased}
+        answer = await self._call(
+            "POST", f"{_QUEUES}/{quoted(name)}/clear", QueueCleared, body=body
+        )
         return int(answer.cleared)
 
     async def set_paused(self, name: str, paused: bool) -> Queue:

@@ -303,8 +303,12 @@ class AsyncQueue(Generic[T]):
     async def delete(self) -> bool:
         return await self._client.admin.delete_queue(self.name)
 
-    async def clear(self) -> int:
-        return await self._client.admin.clear_queue(self.name)
+    async def clear(self, *, scheduled_only: bool = False, keep_leased: bool = False) -> int:
+        """Remove what is stored. Of a work queue only the scheduled items, or only the items
+        that are not leased, if asked to."""
+        return await self._client.admin.clear_queue(
+            self.name, scheduled_only=scheduled_only, keep_leased=keep_leased
+        )
 
     async def pause(self) -> Queue:
         return await self._client.admin.set_paused(self.name, True)

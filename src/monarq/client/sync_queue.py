@@ -103,8 +103,10 @@ class SyncQueue(Generic[T]):
     def delete(self) -> bool:
         return self._portal.run(self.queue.delete())
 
-    def clear(self) -> int:
-        return self._portal.run(self.queue.clear())
+    def clear(self, *, scheduled_only: bool = False, keep_leased: bool = False) -> int:
+        return self._portal.run(
+            self.queue.clear(scheduled_only=scheduled_only, keep_leased=keep_leased)
+        )
 
     def pause(self) -> Queue:
         return self._portal.run(self.queue.pause())

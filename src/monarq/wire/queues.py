@@ -56,6 +56,15 @@ class QueueDeleted(Struct, frozen=True, kw_only=True, rename="camel"):
     dead_letters: int
 
 
+class ClearBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """For work queues; an empty body clears the whole queue, of either kind."""
+
+    scheduled_only: bool = False
+    """Remove only the scheduled items."""
+    keep_leased: bool = False
+    """Leave the items that are under a live lease."""
+
+
 class QueueCleared(Struct, frozen=True, kw_only=True, rename="camel"):
     queue: str
     cleared: int

@@ -17,6 +17,7 @@ from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.paging import PageQuery
 from monarq.wire.queues import (
+    ClearBody,
     DepthAnswer,
     DepthQuery,
     LabelRow,
@@ -105,6 +106,15 @@ async def delete_queue(service: Service, request: Request) -> Response:
 
 
 async def clear_queue(service: Service, request: Request) -> Response:
+    name = path_name(request, "queue")
+    body: ClearBody = request.body
+    removed = await service.broker.store.clear_queue(
+        name, scheduled_only=body.scheduled_only, keep_leased=body.keep_leased
+    )
+    return json_answer(QueueCleared(queue=name, cleared=removed))
+
+
+async def clear_whole_queue(service: Service, request: Request) -> Response:
     name = path_name(request, "queue")
     return json_answer(
         QueueCleared(queue=name, cleared=await service.broker.store.clear_queue(name))
@@ -295,15 +305,16 @@ ROUTES = (
         summary="Remove what is stored in a queue, not the queue nor its dead letters",
         tag="queues",
         role=Role.ADMIN,
+        body=ClearBody,
         answer=QueueCleared,
-        errors=(404,),
+        errors=(404, 409),
     ),
     Route(
         method="DELETE",
         path="/api/v1/queues/{queue}/clear",
-        handler=clear_queue,
+        handler=clear_whole_queue,
         operation="clearQueueLikeQueen",
-        summary="Likewise, as Queen's clients call it",
+        summary="Remove all that is stored in a queue, as Queen's clients call it",
         tag="queues",
         role=Role.ADMIN,
         answer=QueueCleared,

@@ -50,10 +50,14 @@ class KeepingQueues(abc.ABC):
         """
 
     @abc.abstractmethod
-    async def clear_queue(self, name: str) -> int:
-        """Remove what is stored (messages, items), not the queue or its dead letters.
+    async def clear_queue(
+        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
+    ) -> int:
+        """Remove the stored messages or items and return their number. The queue and its dead
+        letters stay; leases end; groups stay, at the end.
 
-        Leases end; groups stay, at the end. Answers how many messages or items went.
+        Of a work queue, `scheduled_only` removes only the scheduled items, and `keep_leased`
+        leaves the items that are under a live lease. `ConflictError` for an ordered queue.
         """
 
     @abc.abstractmethod

@@ -11,7 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.errors import SchemaVersionError
 
-VERSION, DIGEST = 53, "c4778454afd5d558"
+VERSION, DIGEST = 54, "ff68fbd36a9d205f"
 """The schema's version and the digest of the files below `sql`. A store with a higher version is
 refused. `./dev schema` writes this line after a change of the files."""
 

@@ -51,8 +51,10 @@ class QueueCalls(Calls, KeepingQueues, KeepingGroups):
     async def delete_queue(self, name: str) -> bool:
         return await queues.delete_queue(self._database, self._catalog, name)
 
-    async def clear_queue(self, name: str) -> int:
-        return await queues.clear_queue(self._database, name)
+    async def clear_queue(
+        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
+    ) -> int:
+        return await queues.clear_queue(self._database, name, scheduled_only, keep_leased)
 
     async def set_paused(self, name: str, paused: bool) -> Queue:
         return await queues.set_paused(self._database, self._catalog, name, paused)

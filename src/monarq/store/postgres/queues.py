@@ -15,6 +15,7 @@ from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
     check_dead_queue_of_commands,
     check_mark_of_commands,
+    check_partial_clear,
     option_changes,
     wrong_kind,
 )
@@ -225,10 +226,17 @@ async def _delete(unit: Work, name: str) -> bool:
     return True
 
 
-async def clear_queue(database: Database, name: str) -> int:
+async def clear_queue(
+    database: Database, name: str, scheduled_only: bool, keep_leased: bool
+) -> int:
     queue = await get_queue(database, name)
+    check_partial_clear(queue, scheduled_only=scheduled_only, keep_leased=keep_leased)
     removed: int = await database.fetchval(
-        "select monarq.clear_queue($1, $2)", database.now(), queue.id
+        "select monarq.clear_queue($1, $2, $3, $4)",
+        database.now(),
+        queue.id,
+        scheduled_only,
+        keep_leased,
     )
     return removed
 

@@ -105,8 +105,12 @@ class QueueCalls(Calls):
     async def delete_queue(self, name: str) -> bool:
         return await self._write(lambda session: queues.delete_queue(session, name))
 
-    async def clear_queue(self, name: str) -> int:
-        return await self._write(lambda session: queues.clear_queue(session, name))
+    async def clear_queue(
+        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
+    ) -> int:
+        return await self._write(
+            lambda session: queues.clear_queue(session, name, scheduled_only, keep_leased)
+        )
 
     async def set_paused(self, name: str, paused: bool) -> Queue:
         return await self._write(lambda session: queues.set_paused(session, name, paused))

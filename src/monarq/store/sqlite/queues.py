@@ -207,8 +207,11 @@ def delete_queue(session: Session, name: str) -> bool:
     return True
 
 
-def clear_queue(session: Session, name: str) -> int:
+def clear_queue(session: Session, name: str, scheduled_only: bool, keep_leased: bool) -> int:
     queue = session.queue(name)
+    validation.check_partial_clear(queue, scheduled_only=scheduled_only, keep_leased=keep_leased)
+    if scheduled_only or keep_leased:
+        return _clear_some_items(session, queue, scheduled_only)
     own = session.counters.read(queue.id)
     # Dead items are dead letters too, and stay with those.
     stored = own["pushed"] - own["removed"] - own["dead_items"]
@@ -226,6 +229,42 @@ def clear_queue(session: Session, name: str) -> int:
     return stored
 
 
+def _clear_some_items(session: Session, queue: Queue, scheduled_only: bool) -> int:
+    """Remove the scheduled items, or all items without a live lease."""
+    which = _SCHEDULED if scheduled_only else _WITHOUT_LEASE
+    arguments = {"queue": queue.id, "now": session.now}
+    counts = session.db.execute(
+        f"select i.state, count(*) {_ITEMS_OF_QUEUE} and {which} group by i.state", arguments
+    ).fetchall()
+    session.db.execute(
+        f"""delete from transaction_ids where (partition_id, seq) in (
+            select i.partition_id, i.seq {_ITEMS_OF_QUEUE} and {which})""",
+        arguments,
+    )
+    session.db.execute(
+        f"""delete from items where (partition_id, seq) in (
+            select i.partition_id, i.seq {_ITEMS_OF_QUEUE} and {which})""",
+        arguments,
+    )
+    session.db.execute(_ORPHAN_ATTEMPTS, arguments)
+    removed = 0
+    for state, count in counts:
+        session.counters.move(queue.id, state, None, count)
+        removed += count
+    session.counters.add(queue.id, removed=removed)
+    return removed
+
+
+_ITEMS_OF_QUEUE = """
+    from items i where i.partition_id in (select id from partitions where queue_id = :queue)
+"""
+_SCHEDULED = "i.state = 'scheduled'"
+_WITHOUT_LEASE = "i.state <> 'dead' and not (i.state = 'leased' and i.due_at > :now)"
+_ORPHAN_ATTEMPTS = """
+    update attempts set orphaned = 1 where queue_id = :queue and not exists (
+        select 1 from items i where i.partition_id = attempts.partition_id
+            and i.seq = attempts.seq)
+"""
 _CLEAR_MESSAGES = (
     """delete from segments
     where partition_id in (select id from partitions where queue_id = :queue)""",
@@ -252,7 +291,5 @@ _CLEAR_ITEMS = (
     """delete from items
     where partition_id in (select id from partitions where queue_id = :queue)
         and state <> 'dead'""",
-    """update attempts set orphaned = 1 where queue_id = :queue and not exists (
-        select 1 from items i where i.partition_id = attempts.partition_id
-            and i.seq = attempts.seq)""",
+    _ORPHAN_ATTEMPTS,
 )

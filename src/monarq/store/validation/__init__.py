@@ -22,7 +22,7 @@ from monarq.store.validation.fields import (
     check_text,
     check_time,
 )
-from monarq.store.validation.kinds import no_groups, wrong_kind
+from monarq.store.validation.kinds import check_partial_clear, no_groups, wrong_kind
 from monarq.store.validation.options import option_changes
 from monarq.store.validation.pushes import (
     PushShape,
@@ -65,6 +65,7 @@ __all__ = [
     "check_name",
     "check_ordered_item",
     "check_output",
+    "check_partial_clear",
     "check_pop",
     "check_push",
     "check_record",

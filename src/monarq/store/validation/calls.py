@@ -187,7 +187,11 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "get_queue": {"name": _QUEUE},
     "list_queues": {**_LABELS, **_PAGE},
     "delete_queue": {"name": _QUEUE},
-    "clear_queue": {"name": _QUEUE},
+    "clear_queue": {
+        "name": _QUEUE,
+        "scheduled_only": _bool("scheduledOnly"),
+        "keep_leased": _bool("keepLeased"),
+    },
     "set_paused": {"name": _QUEUE, "paused": _bool("paused")},
     "queue_stats": {**_QUEUE_OR_ALL, **_PAGE},
     # groups

@@ -69,8 +69,11 @@ begin
 end
 $$;
 
--- Removes all messages or items; how many. Groups are at the end then.
-create or replace function monarq.clear_queue(p_now bigint, p_queue bigint) returns bigint
+-- Removes the messages or items of a queue and returns their number. Groups are at the end then.
+-- Of a work queue only the scheduled items, or only the items without a live lease.
+create or replace function monarq.clear_queue(
+    p_now bigint, p_queue bigint, p_scheduled_only boolean, p_keep_leased boolean
+) returns bigint
     language plpgsql
 as $$
 declare
@@ -89,6 +92,8 @@ begin
         if v_kind = 'work' then
             with gone as (
                 delete from monarq.items where partition_id = p.id and state <> 'dead'
+                    and (not p_scheduled_only or state = 'scheduled')
+                    and not (p_keep_leased and state = 'leased' and due_at > v_now)
                 returning state, transaction_id
             ), forgotten as (
                 delete from monarq.transaction_ids t using gone
