@@ -138,8 +138,9 @@ class ReferenceCore:
         self.world.queues[name] = queue
         if kind is QueueKind.ORDERED:
             subscriptions = self.world.subscriptions.items()
-            # What was said of the queue itself counts before what was said of its label.
-            for (group, scope), start_at in sorted(subscriptions, key=lambda s: not s[0][1].queue):
+            # A subscription to the queue counts before those to its labels, of those the earliest.
+            ordered = sorted(subscriptions, key=lambda one: (not one[0][1].queue, one[1]))
+            for (group, scope), start_at in ordered:
                 if scope.covers(queue) and group not in queue.groups:
                     queue.groups[group] = GroupState(start_at, self.now)
             for group, known in queue.groups.items():

@@ -224,6 +224,24 @@ async def test_a_pop_for_new_by_namespace_skips_what_is_there_and_gets_what_come
     assert sorted(got) == [("late", 1), ("late", 2), ("old", 3)]
 
 
+@pytest.mark.parametrize("first", ["namespace", "task"])
+async def test_of_two_subscriptions_by_labels_the_earlier_start_counts_for_a_new_queue(
+    store: Store, clock: ManualClock, first: str
+) -> None:
+    """Whichever was stored first, and whichever has which start."""
+    labels = {"namespace": "ns", "task": "t"}
+    second = "task" if first == "namespace" else "namespace"
+    clock.advance(100)
+    late, early = clock.now() - 10 * SECOND, clock.now() - 20 * SECOND
+    await store.subscribe("g", late, **{first: labels[first]})
+    await store.subscribe("g", early, **{second: labels[second]})
+    await store.subscribe("own", early, namespace="ns")
+    await store.subscribe("own", late, queue="q")
+    await push(store, "q", **labels)
+    assert (await group_row(store, "q", "g")).start_at == early
+    assert (await group_row(store, "q", "own")).start_at == late
+
+
 async def test_a_pop_by_namespace_before_any_queue_has_it_gets_all_of_those_that_come(
     store: Store,
 ) -> None:

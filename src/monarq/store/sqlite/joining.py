@@ -92,12 +92,13 @@ def joined_labelled(
 
 
 def join_new_queue(session: Session, queue: Queue) -> None:
-    """Groups that asked for a queue before it existed consume it from its beginning. What was
-    said of the queue itself counts before what was said of its labels."""
+    """Make the groups that subscribed to a queue before it existed; they consume it from its
+    beginning. A subscription to the queue itself counts before those to its labels, and of those
+    the one with the earliest start."""
     rows = session.db.execute(
         """select group_name, start_at from subscriptions where queue_name = ?
         or queue_name = '' and (namespace = '' or namespace = ?) and (task = '' or task = ?)
-        order by queue_name = '', id""",
+        order by queue_name = '', start_at""",
         (queue.name, queue.namespace, queue.task),
     ).fetchall()
     for group, start_at in rows:
