@@ -1,5 +1,6 @@
 """Requests as Queen's clients, test suites and command line send them, byte for byte."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,122 @@ def test_a_partition_is_moved_to_its_end_by_a_body_without_a_place(
 def test_a_seek_in_a_queue_that_does_not_exist_is_refused(server: ServerProcess, name: str) -> None:
     answer = server.post(f"/api/v1/consumer-groups/{name}/queues/{name}/seek", {"toEnd": True})
     assert (answer.status, answer.json["code"]) == (404, "not_found")
+
+
+# --- shapes that the clients and `queenctl` read ---------------------------------------------
+
+
+def test_the_options_of_a_queue_are_echoed(server: ServerProcess, name: str) -> None:
+    options = {"leaseTime": 60, "retryLimit": 5, "maxSize": 10, "ttl": 7200, "priority": 3}
+    answer = server.post("/api/v1/configure", {"queue": name, "options": options}).json
+    assert answer["options"].items() >= options.items()
+    assert (answer["configured"], answer["queue"], answer["ignored"]) == (True, name, ["ttl"])
+    assert answer["queueId"] == server.get(f"/api/v1/resources/queues/{name}").json["id"]
+    without = server.post("/api/v1/configure", {"queue": name, "options": {"priority": 4}}).json
+    assert "ttl" not in without["options"]
+
+
+def test_the_status_lists_queues(server: ServerProcess, name: str) -> None:
+    server.post(
+        "/api/v1/push",
+        {"items": [{"queue": name, "payload": 1, "namespace": name, "task": "t"}]},
+    )
+    pop(server, name)
+    for query in (f"queue={name}", f"namespace={name}", f"queue={name}&task=t"):
+        status = server.get(f"/api/v1/status?{query}").json
+        [row] = status["queues"]
+        assert (row["name"], row["namespace"], row["task"]) == (name, name, "t")
+        assert (row["pending"], row["completed"], row["failed"], row["dlq"]) == (0, 1, 0, 0)
+        assert (status["queueCount"], status["messages"]["completed"]) == (1, 1)
+    assert server.get(f"/api/v1/status?queue={name}&task=other").json["queues"] == []
+    assert server.get("/api/v1/status?queue=nothing-of-this-name").status == 404
+    assert name in {row["name"] for row in server.get("/api/v1/status").json["queues"]}
+
+
+def test_the_health_names_the_database(server: ServerProcess) -> None:
+    assert server.get("/health").json["database"] == "connected"
+
+
+def test_trace_names_are_listed_by_name(server: ServerProcess, name: str) -> None:
+    [pushed] = push(server, name, 1).json
+    trace = {
+        "transactionId": pushed["transaction_id"],
+        "partitionId": pushed["partition_id"],
+        "data": {},
+        "traceNames": [name],
+    }
+    assert server.post("/api/v1/traces", trace).status == 201
+    listed = server.get(f"/api/v1/traces/names?search={name}").json
+    assert listed["names"] == [{"name": name}]
+    assert listed["traceNames"] == [{"traceName": name}]
+
+
+def test_a_message_tells_how_many_groups_consumed_it(server: ServerProcess, name: str) -> None:
+    push(server, name, 1)
+
+    def bus() -> Any:
+        [message] = server.get(f"/api/v1/messages?queue={name}").json["messages"]
+        return message["busStatus"]
+
+    assert bus()["consumedBy"] == 0
+    pop(server, name, "consumerGroup=one")
+    assert bus() == {"consumedBy": 1, "totalGroups": 1}
+    server.get(f"/api/v1/pop/queue/{name}?consumerGroup=two")
+    assert bus() == {"consumedBy": 1, "totalGroups": 2}
+
+
+@pytest.mark.parametrize("span", ["", "?from=2025-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"])
+def test_the_analytics_of_queenctl_are_answered(server: ServerProcess, span: str) -> None:
+    parked = server.get(f"/api/v1/analytics/queue-parked-replicas{span}").json
+    assert [one["workerId"] for one in parked["series"]] == [parked["replicas"][0]["workerId"]]
+    assert parked["series"][0]["parkedCount"] >= 0
+    retention = server.get(f"/api/v1/analytics/retention{span}").json
+    assert retention["totals"] == {"totalMsgs": retention["series"][0]["totalMsgs"]}
+    assert retention["timeRange"]["from"] <= retention["timeRange"]["to"]
+    for one in ("queue-lag", "queue-ops", "system-metrics", "worker-metrics"):
+        short = "?from=2025-01-01T00:00:00Z&to=2025-01-01T01:00:00Z" if span else ""
+        assert server.get(f"/api/v1/analytics/{one}{short}").status == 200, one
+    assert server.get("/api/v1/analytics/retention?from=soon").status == 400
+
+
+def test_waiting_pops_are_counted(server: ServerProcess, name: str) -> None:
+    path = "/api/v1/analytics/queue-parked-replicas"
+
+    def parked() -> int:
+        return int(server.get(path).json["series"][0]["parkedCount"])
+
+    before = parked()
+    with server.connect() as waiting:
+        waiting.sendall(
+            f"GET /api/v1/pop/queue/{name}?wait=true&timeout=20000 HTTP/1.1\r\n"
+            f"Host: {server.host}\r\n\r\n".encode()
+        )
+        deadline = time.monotonic() + 10
+        while parked() <= before:
+            assert time.monotonic() < deadline
+        push(server, name, 1)
+        assert waiting.recv(100).startswith(b"HTTP/1.1 200")
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/api/v1/pop/queue/{}?batch=many",
+        "/api/v1/pop/queue/{}?subscriptionFrom=soon",
+        "/api/v1/pop/queue/{}?conflation=true",
+        "/api/v1/dlq?queue={}&from=soon",
+        "/api/v1/dlq?queue={}&limit=0",
+    ],
+)
+def test_a_bad_pop_is_a_400_that_names_the_parameter(
+    server: ServerProcess, name: str, target: str
+) -> None:
+    """Any status of 400 and above makes Queen's clients print the text of `error`. A status below
+    it would be taken for an answer, and one of 500 and above would be tried again."""
+    answer = server.get(target.format(name))
+    assert answer.status == 400
+    wrong = target.partition("?")[2].rpartition("&")[2].partition("=")[0]
+    assert wrong in answer.json["error"]

@@ -51,11 +51,11 @@ async def test_status_sums_up_queues_and_the_broker(api: Api) -> None:
     await api.push_payloads("q", 1, 2)
     await api.push({"queue": "n", "payload": 1, "namespace": "ns"})
     status = (await api.get("/api/v1/status")).json
-    assert (status["state"], status["queues"], status["partitions"]) == ("serving", 2, 2)
+    assert (status["state"], status["queueCount"], status["partitions"]) == ("serving", 2, 2)
     assert status["messages"]["pending"] == 3
     assert (status["storeOk"], status["buffer"]["route"]) == (True, "direct")
     part = (await api.get("/api/v1/status?namespace=ns")).json
-    assert (part["queues"], part["messages"]["pending"]) == (1, 1)
+    assert (part["queueCount"], part["messages"]["pending"]) == (1, 1)
     assert (await api.get("/api/v1/status?color=red")).status == 400
 
 

@@ -25,7 +25,13 @@ from monarq.server.paging import collect
 from monarq.server.parameters import time_or_none
 from monarq.store.contract import Store
 from monarq.times import iso
-from monarq.wire.messages import MessageRow, MessagesQuery, MessageStatus, QueueMessagesQuery
+from monarq.wire.messages import (
+    BusStatus,
+    MessageRow,
+    MessagesQuery,
+    MessageStatus,
+    QueueMessagesQuery,
+)
 
 _OF_GROUP: Mapping[str, MessageStatus] = {
     "pending": "pending",
@@ -135,12 +141,18 @@ def message_row(
         seq=message.seq,
         status=status_of(groups, group),
         groups=dict(groups),
+        bus_status=_bus_status(groups),
         trace_id=message.trace_id,
         producer_sub=message.producer,
         created_at=iso(message.created_at),
         data=Raw(message.payload),
         headers=raw_or_unset(message.headers),
     )
+
+
+def _bus_status(groups: Mapping[str, str]) -> BusStatus:
+    consumed = sum(state in ("done", "dead") for state in groups.values())
+    return BusStatus(consumed_by=consumed, total_groups=len(groups))
 
 
 def raw_or_unset(value: bytes | None) -> Raw | UnsetType:
@@ -167,6 +179,7 @@ def item_as_message(item: Item) -> MessageRow:
         seq=item.seq,
         status=_OF_ITEM[item.state],
         groups={},
+        bus_status=_bus_status({}),
         trace_id=item.trace_id,
         producer_sub=item.producer,
         created_at=iso(item.created_at),
@@ -185,6 +198,7 @@ def _dead_row(letter: DeadLetter) -> MessageRow:
         seq=letter.seq,
         status="dead_letter",
         groups={letter.group: "dead"},
+        bus_status=_bus_status({letter.group: "dead"}),
         trace_id=letter.trace_id,
         producer_sub=letter.producer,
         created_at=iso(letter.created_at),

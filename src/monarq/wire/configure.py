@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import fields
 
 from monarq.model import QueueKind, QueueOptions
@@ -40,11 +40,19 @@ class ConfigureBody(Struct, rename="camel", forbid_unknown_fields=True):
     options: OptionsBody | None = None
 
 
+class OptionsAnswer(QueueOptions, frozen=True, kw_only=True, rename="camel"):
+    """The queue's options, with what was sent of Queen's that mean nothing here."""
+
+    ttl: Any = UNSET
+    max_queue_size: Any = UNSET
+
+
 class ConfigureAnswer(Struct, rename="camel"):
     configured: bool
     queue: str
     kind: QueueKind
     namespace: str
     task: str
-    options: QueueOptions
+    options: OptionsAnswer
+    queue_id: str
     ignored: list[str]

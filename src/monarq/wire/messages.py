@@ -44,6 +44,14 @@ class QueueMessagesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     to: TimeFilter | None = None
 
 
+class BusStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Ordered queues: groups by what they did with a message, as Queen counts them."""
+
+    consumed_by: int
+    """Groups for which it is done or dead."""
+    total_groups: int
+
+
 class MessageRow(Struct, frozen=True, kw_only=True, rename="camel"):
     id: MessageIdText
     transaction_id: str
@@ -54,6 +62,7 @@ class MessageRow(Struct, frozen=True, kw_only=True, rename="camel"):
     status: MessageStatus
     groups: dict[str, str]
     """Ordered queues: `pending`, `leased`, `done` or `dead`, by group."""
+    bus_status: BusStatus
     trace_id: str | None
     producer_sub: str | None
     created_at: TimeText

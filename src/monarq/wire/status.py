@@ -40,14 +40,32 @@ class HealthAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     """Degraded: pushes are taken and kept in files, everything else waits for the store."""
     state: State
     store: Literal["connected", "disconnected"]
+    database: Literal["connected", "disconnected"]
+    """The same as `store`, as Queen names it."""
     version: str
     uptime_seconds: float
     timestamp: TimeText
 
 
 class StatusQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    queue: NameFilter | None = None
     namespace: NameFilter | None = None
     task: NameFilter | None = None
+
+
+class StatusQueueRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A queue, flat as Queen's command line reads it."""
+
+    id: str
+    name: str
+    namespace: str
+    task: str
+    partitions: int
+    total_consumed: int
+    pending: int
+    completed: int
+    failed: int
+    dlq: int
 
 
 class StatusAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -55,7 +73,9 @@ class StatusAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     version: str
     uptime_seconds: float
     timestamp: TimeText
-    queues: int
+    queues: list[StatusQueueRow]
+    """The first 1000 by name; all with `GET /api/v1/status/queues`."""
+    queue_count: int
     partitions: int
     messages: QueueCounts
     store_ok: bool
@@ -231,6 +251,49 @@ class WorkerMetricsAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     store_failures: int
     buffered: int
     replayed: int
+
+
+class TimeRange(Struct, frozen=True, kw_only=True, rename="camel"):
+    from_: TimeText = field(name="from")
+    to: TimeText
+
+
+class Replica(Struct, frozen=True, kw_only=True, rename="camel"):
+    hostname: str
+    worker_id: int
+    """Its process id."""
+
+
+class ParkedPoint(Replica, frozen=True, kw_only=True, rename="camel"):
+    bucket: TimeText
+    queue_name: str | None
+    """Always null: of all queues together."""
+    parked_count: int
+
+
+class ParkedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Pops that wait at the process that answers, now, in Queen's shape."""
+
+    time_range: TimeRange
+    series: list[ParkedPoint]
+    replicas: list[Replica]
+
+
+class RetentionFigures(Struct, frozen=True, kw_only=True, rename="camel"):
+    total_msgs: int
+
+
+class RetentionPoint(RetentionFigures, frozen=True, kw_only=True, rename="camel"):
+    bucket: TimeText
+
+
+class RetentionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Messages that the process that answers has removed since it was started, by retention or
+    because they waited too long, in Queen's shape."""
+
+    time_range: TimeRange
+    series: list[RetentionPoint]
+    totals: RetentionFigures
 
 
 class StoreStatsAnswer(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -55,5 +55,11 @@ class TraceName(Struct, frozen=True, kw_only=True, rename="camel"):
     trace_name: str
 
 
+class ListedName(Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+
+
 class TraceNamesAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
     trace_names: list[TraceName]
+    names: list[ListedName]
+    """The same, as Queen's command line reads it."""

@@ -31,9 +31,16 @@ from monarq.wire.status import (
     NowQuery,
     OpsAnswer,
     OpsQuery,
+    ParkedAnswer,
+    ParkedPoint,
     QueueOps,
+    Replica,
+    RetentionAnswer,
+    RetentionFigures,
+    RetentionPoint,
     StoreStatsAnswer,
     SystemMetricsAnswer,
+    TimeRange,
     WorkerMetricsAnswer,
 )
 
@@ -188,6 +195,41 @@ def _distribution(histogram: Histogram) -> DistributionFigures:
     )
 
 
+def parked(service: Service, request: Request) -> Response:
+    _check_span(request.query)
+    now = iso(service.now())
+    hostname, pid = socket.gethostname(), os.getpid()
+    return json_answer(
+        ParkedAnswer(
+            time_range=TimeRange(from_=now, to=now),
+            series=[
+                ParkedPoint(
+                    bucket=now,
+                    queue_name=None,
+                    hostname=hostname,
+                    worker_id=pid,
+                    parked_count=service.broker.measures.pops_parked,
+                )
+            ],
+            replicas=[Replica(hostname=hostname, worker_id=pid)],
+        )
+    )
+
+
+def retention(service: Service, request: Request) -> Response:
+    _check_span(request.query)
+    now = service.now()
+    started = now - round(service.broker.health().uptime_seconds * SECOND)
+    removed = service.broker.measures.lifecycle_done["removed"]
+    return json_answer(
+        RetentionAnswer(
+            time_range=TimeRange(from_=iso(max(0, started)), to=iso(now)),
+            series=[RetentionPoint(bucket=iso(now), total_msgs=removed)],
+            totals=RetentionFigures(total_msgs=removed),
+        )
+    )
+
+
 async def store_stats(service: Service, request: Request) -> Response:
     figures = await service.broker.store.health_figures()
     return json_answer(
@@ -251,6 +293,26 @@ ROUTES = (
         tag="analytics",
         query=NowQuery,
         answer=WorkerMetricsAnswer,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/analytics/queue-parked-replicas",
+        handler=parked,
+        operation="getParked",
+        summary="How many pops wait at the process that answers, as Queen's clients ask for it",
+        tag="analytics",
+        query=NowQuery,
+        answer=ParkedAnswer,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/analytics/retention",
+        handler=retention,
+        operation="getRetention",
+        summary="What the process that answers has removed, as Queen's clients ask for it",
+        tag="analytics",
+        query=NowQuery,
+        answer=RetentionAnswer,
     ),
     Route(
         method="GET",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from monarq.model import KIND_OF_OPTION, QueueOptions
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.wire.configure import MEANINGLESS, ConfigureAnswer, ConfigureBody
+from monarq.wire.configure import MEANINGLESS, ConfigureAnswer, ConfigureBody, OptionsAnswer
 
 _NAMES = {info.name: info.encode_name for info in structs.fields(QueueOptions)}
 """Of the options, as they are called in the API."""
@@ -33,7 +33,12 @@ async def configure(service: Service, request: Request) -> Response:
             kind=queue.kind,
             namespace=queue.namespace,
             task=queue.task,
-            options=queue.options,
+            options=OptionsAnswer(
+                **structs.asdict(queue.options),
+                ttl=given.get("ttl", UNSET),
+                max_queue_size=given.get("maxQueueSize", UNSET),
+            ),
+            queue_id=str(queue.id),
             ignored=[
                 *(name for name in MEANINGLESS if name in given),
                 *(

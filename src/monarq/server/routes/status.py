@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from monarq.health import Health, State
 from monarq.model import Queue, QueueStats
+from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.buffer_rows import buffer_answer
 from monarq.server.exchange import Request, Response, Role
@@ -28,6 +29,7 @@ from monarq.wire.status import (
     Refreshed,
     StatusAnswer,
     StatusQuery,
+    StatusQueueRow,
 )
 
 
@@ -40,6 +42,7 @@ def health(service: Service, request: Request) -> Response:
         status="unhealthy" if status == 503 else "healthy" if found.store_ok else "degraded",
         state=found.state,
         store="connected" if found.store_ok else "disconnected",
+        database="connected" if found.store_ok else "disconnected",
         version=service.version,
         uptime_seconds=found.uptime_seconds,
         timestamp=iso(service.now()),
@@ -51,15 +54,17 @@ async def status(service: Service, request: Request) -> Response:
     query: StatusQuery = request.query
     found = service.broker.health()
     totals = Totals()
+    rows: list[StatusQueueRow] = []
     if found.store_ok:
-        totals = await service.totals.read(namespace=query.namespace, task=query.task)
+        totals, rows = await _queues(service, query)
     return json_answer(
         StatusAnswer(
             state=found.state,
             version=service.version,
             uptime_seconds=found.uptime_seconds,
             timestamp=iso(service.now()),
-            queues=totals.queues,
+            queues=rows,
+            queue_count=totals.queues,
             partitions=totals.partitions,
             messages=totals.counts(),
             store_ok=found.store_ok,
@@ -71,6 +76,41 @@ async def status(service: Service, request: Request) -> Response:
             waiting=found.waiting,
             peers=found.peers,
         )
+    )
+
+
+async def _queues(service: Service, query: StatusQuery) -> tuple[Totals, list[StatusQueueRow]]:
+    """Return the sums over all queues that the query asks for, and the first of them."""
+    store = service.broker.store
+    namespace, task = query.namespace, query.task
+    if query.queue is None:
+        totals = await service.totals.read(namespace=namespace, task=task)
+        queues = (await store.list_queues(namespace=namespace, task=task, limit=MOST_ROWS)).rows
+    else:
+        totals = Totals()
+        queue = await store.get_queue(query.queue)
+        fits = namespace in (None, queue.namespace) and task in (None, queue.task)
+        queues = [queue] if fits else []
+    stats = {one.queue: one for one in await store.stats_of([queue.name for queue in queues])}
+    found = [(queue, stats[queue.name]) for queue in queues if queue.name in stats]
+    if query.queue is not None:
+        for pair in found:
+            totals.add(*pair)
+    return totals, [_status_row(*pair) for pair in found]
+
+
+def _status_row(queue: Queue, stats: QueueStats) -> StatusQueueRow:
+    return StatusQueueRow(
+        id=str(queue.id),
+        name=queue.name,
+        namespace=queue.namespace,
+        task=queue.task,
+        partitions=stats.partitions,
+        total_consumed=stats.completed,
+        pending=stats.pending,
+        completed=stats.completed,
+        failed=stats.failed,
+        dlq=stats.dead_letters,
     )
 
 
@@ -152,6 +192,7 @@ ROUTES = (
         tag="status",
         query=StatusQuery,
         answer=StatusAnswer,
+        errors=(404,),
     ),
     Route(
         method="GET",

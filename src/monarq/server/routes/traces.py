@@ -25,6 +25,7 @@ from monarq.server.service import Service
 from monarq.times import iso
 from monarq.wire.paging import PageQuery
 from monarq.wire.traces import (
+    ListedName,
     TraceAdded,
     TraceBody,
     TraceName,
@@ -109,8 +110,13 @@ async def list_names(service: Service, request: Request) -> Response:
         query,
         keep=lambda name: wanted in name.casefold(),
     )
-    names = [TraceName(trace_name=name) for name in page.rows]
-    return json_answer(TraceNamesAnswer(trace_names=names, **paged(query, page)))
+    return json_answer(
+        TraceNamesAnswer(
+            trace_names=[TraceName(trace_name=name) for name in page.rows],
+            names=[ListedName(name=name) for name in page.rows],
+            **paged(query, page),
+        )
+    )
 
 
 ROUTES = (
