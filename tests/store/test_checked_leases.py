@@ -1,6 +1,5 @@
 """Leases on SQLite run out on time, though the note of when to look is not kept up with each."""
 
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,20 +8,7 @@ import pytest
 from monarq.clock import ManualClock
 from monarq.store.sqlite import SqliteStore
 from tests.store.calls import ack_all, pop, push, push_many, renew
-
-# What the step that brought the note has changed, and those after it, undone.
-BEFORE_NOTES = """
-alter table items drop column is_command;
-alter table outputs drop column sealed;
-alter table cursors drop column lost_lease_no;
-alter table cursors drop column lease_of_one;
-alter table unresolved drop column lease_limit;
-drop index cursors_to_check;
-alter table cursors drop column check_at;
-create index cursors_expiring on cursors (lease_until, partition_id, group_id)
-    where lease_until is not null;
-pragma user_version = 9;
-"""
+from tests.store.earlier_schema import set_back
 
 
 @pytest.fixture
@@ -151,9 +137,7 @@ async def test_a_lease_from_before_there_were_notes_runs_out_after_the_upgrade(
     async with await open_file(path, clock) as store:
         await push_many(store, "q", 2)
         await pop(store, "q", lease_seconds=5.0)
-    old = sqlite3.connect(path, isolation_level=None)
-    old.executescript(BEFORE_NOTES)
-    old.close()
+    set_back(path, 9)
     async with await open_file(path, clock) as store:
         assert await notes(store) == [clock.now() + 5_000_000]
         clock.advance(5)

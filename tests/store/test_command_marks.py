@@ -1,8 +1,6 @@
 """The mark of a command: each item that was pushed as a shell command has it until it goes, and no
 other item ever has it."""
 
-import sqlite3
-
 import asyncpg
 import pytest
 
@@ -21,6 +19,7 @@ from monarq.model import (
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, unwrap
 from tests.store.conftest import OpenStore, Place
+from tests.store.earlier_schema import set_back
 
 RM = b'{"command":"rm -rf /"}'
 #: What a sender may try in a payload or in headers.
@@ -244,6 +243,4 @@ async def _undo_the_upgrade(place: Place) -> None:
         finally:
             await connection.close()
     else:
-        file = sqlite3.connect(place.address.removeprefix("sqlite:///"))
-        file.executescript("alter table items drop column is_command; pragma user_version = 11")
-        file.close()
+        set_back(place.address.removeprefix("sqlite:///"), 11)

@@ -1,8 +1,6 @@
 """An ack that is repeated because nobody knows whether it got through, when the partition has been
 leased again: it was acked already if it was, and is taken over if another one may have done it."""
 
-import sqlite3
-
 import asyncpg
 import msgspec
 import pytest
@@ -12,6 +10,7 @@ from monarq.model import AckStatus, Message, Pop, Seek, SeekTo
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, ack_of, code_of, pop, pop_one, push, push_many
 from tests.store.conftest import OpenStore, Place
+from tests.store.earlier_schema import set_back
 from tests.store.refusals import check_refused
 
 NOT_RESOLVING = [AckStatus.FAILED, AckStatus.RETRY, AckStatus.RELEASE]
@@ -185,15 +184,7 @@ async def undo_the_upgrade(place: Place) -> None:
         finally:
             await connection.close()
     else:
-        file = sqlite3.connect(place.address.removeprefix("sqlite:///"))
-        file.executescript(
-            "alter table items drop column is_command; "
-            "alter table outputs drop column sealed; "
-            "alter table cursors drop column lost_lease_no; "
-            "alter table cursors drop column lease_of_one; "
-            "alter table unresolved drop column lease_limit; pragma user_version = 10"
-        )
-        file.close()
+        set_back(place.address.removeprefix("sqlite:///"), 10)
 
 
 def _unknown(message: Message) -> Message:

@@ -1,6 +1,5 @@
 """How a SQLite store finds what a lease id alone covers: by the place in it, or by its number."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,24 +10,7 @@ from monarq.ids import parse_lease_id, place_of
 from monarq.model import Ack
 from monarq.store.sqlite import SqliteStore
 from tests.store.calls import pop, push, push_many, unwrap
-
-# What the step that brought places into lease ids has changed, and those after it, undone.
-BEFORE_PLACES = """
-alter table items drop column is_command;
-alter table outputs drop column sealed;
-alter table cursors drop column lost_lease_no;
-alter table cursors drop column lease_of_one;
-alter table unresolved drop column lease_limit;
-drop index cursors_to_check;
-alter table cursors drop column check_at;
-create index cursors_expiring on cursors (lease_until, partition_id, group_id)
-    where lease_until is not null;
-drop index cursors_leased;
-alter table cursors drop column lease_spread;
-create index cursors_leased on cursors (lease_no, lease_until) where lease_until is not null;
-update cursors set lease_token = substr(lease_token, 1, 16);
-pragma user_version = 8;
-"""
+from tests.store.earlier_schema import set_back
 
 
 @pytest.fixture
@@ -114,9 +96,7 @@ async def test_leases_from_before_ids_had_places_are_answered_after_the_upgrade(
         await push_many(store, "q", 3)
         popped = await pop(store, "q", 2)
         await push(store, "other")
-    old = sqlite3.connect(path, isolation_level=None)
-    old.executescript(BEFORE_PLACES)
-    old.close()
+    set_back(path, 8)
     number, token = parse_lease_id(popped.lease_id or "")
     async with await open_file(path) as store:
         answer = unwrap(await store.ack([Ack(lease_id=f"{number}-{token[:16]}")]))

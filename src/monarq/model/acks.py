@@ -31,6 +31,8 @@ class Ack(Struct, frozen=True, kw_only=True, gc=False):
     retry_at: int | None = None
     result: bytes | None = None
     """Work queues: what the attempt produced, as JSON; kept with the attempt."""
+    commands: bool = True
+    """As in `Pop`."""
 
 
 class Acked(Struct, frozen=True, kw_only=True, gc=False):
@@ -48,6 +50,8 @@ class Acked(Struct, frozen=True, kw_only=True, gc=False):
 class Renew(Struct, frozen=True):
     lease_id: str
     seconds: float
+    commands: bool = True
+    """As in `Pop`."""
 
 
 class Renewed(Struct, frozen=True):

@@ -32,6 +32,9 @@ class Pop(Struct, frozen=True, kw_only=True, gc=False):
     """Where a group that is new begins; an int is a point in time. A group that exists
     goes on from its cursor whatever this says."""
     consumer: str | None = None
+    commands: bool = True
+    """Whether the caller may work on shell commands; without it, queues that run commands refuse
+    the pop with `ForbiddenError`. The server sets it by the caller's role."""
 
 
 class Message(Struct, frozen=True, gc=False):

@@ -48,7 +48,13 @@ STATUSES = {
 }
 """By the error's code; any other is a fault of ours, 500."""
 
-_CAUSES = ("invalid_request", "queue_full", "store_unavailable")
+_CAUSES = (
+    "invalid_request",
+    "forbidden",
+    "commands_refused",
+    "queue_full",
+    "store_unavailable",
+)
 """What a transaction can fail of that is no conflict, and has its own status all the same."""
 
 # Queen's consumers end on a 5xx whose text does not speak of the connection.

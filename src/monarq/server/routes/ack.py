@@ -39,14 +39,15 @@ _STATUSES = {
 def ack(service: Service, request: Request) -> Handled:
     body: AckBody = request.body
     try:
-        asked = ack_request(body, None)
+        asked = ack_request(body, None, request.principal.may_run_commands)
     except NotFoundError as error:
         return _single(body.transaction_id, [error])
     return Pending(service.broker.submit_acks([asked]), partial(_single, body.transaction_id))
 
 
-def ack_request(body: AckBody, group: str | None) -> Ack:
-    """What a body asks of the broker; `group` where it names none itself."""
+def ack_request(body: AckBody, group: str | None, commands: bool) -> Ack:
+    """What a body asks of the broker; `group` where it names none itself. `commands`: whether the
+    caller may work on shell commands."""
     return Ack(
         status=_STATUSES[body.status],
         transaction_id=body.transaction_id,
@@ -56,6 +57,7 @@ def ack_request(body: AckBody, group: str | None) -> Ack:
         error=body.error,
         retry_at=None if body.retry_at is None else micros_of(body.retry_at),
         result=_result(body.result),
+        commands=commands,
     )
 
 
@@ -184,15 +186,17 @@ class AskedAcks(NamedTuple):
         return [answer or next(rest) for answer in self.refused]
 
 
-def asked_acks(batch: AckBatch, group: str | None = None) -> AskedAcks:
-    """What a batch asks of the broker; `group` where it names none."""
+def asked_acks(request: Request, group: str | None = None) -> AskedAcks:
+    """What a request with a batch asks of the broker; `group` where the batch names none."""
+    batch: AckBatch = request.body
+    commands = request.principal.may_run_commands
     asked = AskedAcks([], [])
     for body in batch.acks:
         if isinstance(body, InvalidRequestError):
             asked.refused.append(ack_answer(None, body))
             continue
         try:
-            asked.good.append(ack_request(body, batch.consumer_group or group))
+            asked.good.append(ack_request(body, batch.consumer_group or group, commands))
             asked.refused.append(None)
         except NotFoundError as error:
             asked.refused.append(ack_answer(body.transaction_id, error))
@@ -200,7 +204,7 @@ def asked_acks(batch: AckBatch, group: str | None = None) -> AskedAcks:
 
 
 def ack_batch(service: Service, request: Request) -> Handled:
-    asked = asked_acks(request.body)
+    asked = asked_acks(request)
     if not asked.good:
         return Response(200, encode(asked.answers([])))
     return Pending(

@@ -99,7 +99,12 @@ async def redrive(service: Service, request: Request) -> Response:
         ids=None if body.ids is None else [int(one) for one in body.ids],
     )
     _check_meant(which, body.all)
-    redriven = await service.broker.store.redrive(which, to=body.to_queue, limit=body.limit)
+    redriven = await service.broker.store.redrive(
+        which,
+        to=body.to_queue,
+        limit=body.limit,
+        commands=request.principal.may_run_commands,
+    )
     return json_answer(Redriven(redriven=redriven))
 
 
@@ -107,7 +112,10 @@ async def purge(service: Service, request: Request) -> Response:
     query: PurgeQuery = request.query
     which = _chosen(query)
     _check_meant(which, query.all)
-    return json_answer(Purged(deleted=await service.broker.store.purge_dead_letters(which)))
+    deleted = await service.broker.store.purge_dead_letters(
+        which, commands=request.principal.may_run_commands
+    )
+    return json_answer(Purged(deleted=deleted))
 
 
 def _check_meant(which: DeadLetterFilter, everything: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import UNSET, Raw, structs
@@ -80,12 +81,16 @@ async def get_item(service: Service, request: Request) -> Response:
 
 async def cancel_item(service: Service, request: Request) -> Response:
     store = service.broker.store
-    return await _described(store, await store.cancel_item(request.path["id"]))
+    return await _described(store, await _changed(request, store.cancel_item))
 
 
 async def retry_item(service: Service, request: Request) -> Response:
     store = service.broker.store
-    return await _described(store, await store.retry_item(request.path["id"]))
+    return await _described(store, await _changed(request, store.retry_item))
+
+
+async def _changed(request: Request, change: Callable[..., Awaitable[Item]]) -> Item:
+    return await change(request.path["id"], commands=request.principal.may_run_commands)
 
 
 async def _described(store: Store, item: Item) -> Response:

@@ -22,9 +22,8 @@ def extend(service: Service, request: Request) -> Handled:
     body: ExtendBody = request.body
     seconds = _DEFAULT_SECONDS if body.seconds is None else body.seconds
     lease_id = request.path["leaseId"]
-    return Pending(
-        service.broker.submit_renews([Renew(lease_id, seconds)]), partial(_answer, lease_id)
-    )
+    asked = Renew(lease_id, seconds, request.principal.may_run_commands)
+    return Pending(service.broker.submit_renews([asked]), partial(_answer, lease_id))
 
 
 def _answer(lease_id: str, outcomes: list[Outcome[Renewed]]) -> Response:

@@ -67,7 +67,9 @@ async def _find_item(store: Store, queue: str, partition_id: int, transaction_id
 
 async def delete_message(service: Service, request: Request) -> Response:
     partition_id, transaction_id = _address(request)
-    await service.broker.store.delete_message(partition_id, transaction_id)
+    await service.broker.store.delete_message(
+        partition_id, transaction_id, commands=request.principal.may_run_commands
+    )
     return json_answer(
         MessageDeleted(
             success=True,
@@ -91,7 +93,10 @@ async def retry_message(service: Service, request: Request) -> Response:
     )
     if not letters:
         raise NotFoundError(f"partition {partition_id} has no dead letter {transaction_id!r}")
-    redriven = await store.redrive(DeadLetterFilter(ids=[letter.id for letter in letters]))
+    redriven = await store.redrive(
+        DeadLetterFilter(ids=[letter.id for letter in letters]),
+        commands=request.principal.may_run_commands,
+    )
     if not redriven:
         raise ConflictError(f"{transaction_id!r} was redriven by someone else meanwhile")
     return json_answer(
@@ -136,6 +141,7 @@ async def bury_message(service: Service, request: Request) -> Response:
                 transaction_id=transaction_id,
                 group=query.consumer_group or DEFAULT_GROUP,
                 error="sent to the dead letters by hand",
+                commands=request.principal.may_run_commands,
             )
         ]
     )

@@ -14,7 +14,9 @@ from monarq.wire.outputs import OutputAnswer, OutputAppended, OutputBody, Output
 async def append_output(service: Service, request: Request) -> Response:
     body: OutputBody = request.body
     item_id = request.path["id"]
-    size = await service.broker.store.append_output(item_id, body.attempt, body.data)
+    size = await service.broker.store.append_output(
+        item_id, body.attempt, body.data, commands=request.principal.may_run_commands
+    )
     return json_answer(OutputAppended(id=item_id, attempt=body.attempt, size=size))
 
 

@@ -32,7 +32,7 @@ _KNOWN_MAX = 1_024
 class _Asked:
     """What a target asks for; made once for all requests with the same one."""
 
-    __slots__ = ("autopilot", "group", "path", "pop", "query", "wait_seconds")
+    __slots__ = ("autopilot", "group", "path", "plain", "pop", "query", "wait_seconds")
 
     def __init__(self, path: dict[str, str], query: PopQuery) -> None:
         if query.conflation:
@@ -57,6 +57,8 @@ class _Asked:
             start=_start(query),
             consumer=query.consumer,
         )
+        self.plain = structs.replace(self.pop, commands=False)
+        """For callers who may not work on shell commands."""
         self.wait_seconds = min(query.timeout / 1_000, MAX_WAIT_SECONDS) if query.wait else 0.0
 
     def answer(self, popped: Popped) -> Response:
@@ -83,7 +85,7 @@ def _asked(request: Request) -> _Asked:
 def pop(service: Service, request: Request) -> Handled:
     asked = _asked(request)
     return Pending(
-        service.broker.submit_pop(_as_consumer(request, asked.pop), asked.wait_seconds),
+        service.broker.submit_pop(_as_caller(request, asked), asked.wait_seconds),
         asked.answer,
         partial(_give_back, service, asked.group),
     )
@@ -96,7 +98,7 @@ def ack_and_pop(service: Service, request: Request) -> Handled:
             "a pop that comes with acks does not wait: leave out wait, and if nothing is there "
             "pop again without acks"
         )
-    acks = asked_acks(request.body, asked.query.consumer_group)
+    acks = asked_acks(request, asked.query.consumer_group)
 
     def finish(done: tuple[list[Outcome[Acked]], Outcome[Popped]]) -> Response:
         outcomes, popped = done
@@ -110,12 +112,15 @@ def ack_and_pop(service: Service, request: Request) -> Handled:
         if isinstance(done[1], Popped):
             _give_back(service, asked.group, done[1])
 
-    future = service.broker.submit_ack_and_pop(acks.good, _as_consumer(request, asked.pop))
+    future = service.broker.submit_ack_and_pop(acks.good, _as_caller(request, asked))
     return Pending(future, finish, undelivered)
 
 
-def _as_consumer(request: Request, wanted: Pop) -> Pop:
-    subject = request.principal.subject
+def _as_caller(request: Request, asked: _Asked) -> Pop:
+    """Return the pop with the caller's rights and, unless the request names one, its consumer."""
+    principal = request.principal
+    wanted = asked.pop if principal.may_run_commands else asked.plain
+    subject = principal.subject
     if subject is not None and wanted.consumer is None:
         return structs.replace(wanted, consumer=subject)
     return wanted

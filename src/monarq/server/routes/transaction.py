@@ -27,10 +27,11 @@ from monarq.wire.transaction import (
 def transaction(service: Service, request: Request) -> Handled:
     body: TransactionBody = request.body
     operations: list[Push | Ack] = []
+    commands = request.principal.may_run_commands
     for index, operation in enumerate(body.operations):
         if isinstance(operation, AckOperation):
             try:
-                operations.append(ack_request(operation, None))
+                operations.append(ack_request(operation, None, commands))
             except NotFoundError as error:
                 raise TransactionFailedError(index, error) from None
         else:

@@ -63,7 +63,8 @@ class Delivering(abc.ABC):
         Each request gets at most `max_bytes` of payloads as they are stored, or one message that
         is larger: what would pass it stays for the next pop.
 
-        Errors: `InvalidRequestError`, `EncryptionKeyError` (then nothing stays leased).
+        Errors: `InvalidRequestError`, `EncryptionKeyError` (then nothing stays leased),
+        `ForbiddenError` (`Pop.commands`).
         """
 
     @abc.abstractmethod
@@ -71,7 +72,7 @@ class Delivering(abc.ABC):
         """Answer messages or items under a live lease.
 
         Errors, each leaving things as they were: the `LeaseError`s, `NotFoundError`,
-        `InvalidRequestError`.
+        `InvalidRequestError`, `ForbiddenError` (`Ack.commands`).
         """
 
     @abc.abstractmethod

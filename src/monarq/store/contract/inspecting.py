@@ -26,9 +26,14 @@ class Inspecting(abc.ABC):
         """The message, with its state in each group, or `NotFoundError`."""
 
     @abc.abstractmethod
-    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
+    async def delete_message(
+        self, partition_id: int, transaction_id: str, *, commands: bool = True
+    ) -> None:
         """Remove its payload and keep it from every group. Its seq and its transaction id
-        stay taken. Of a work queue: remove the item. `ConflictError` if it is leased."""
+        stay taken. Of a work queue: remove the item. `ConflictError` if it is leased.
+
+        Here and below: without `commands` the caller may not work on shell commands, and an item
+        of a queue that runs commands is refused with `ForbiddenError`."""
 
     @abc.abstractmethod
     async def list_items(
@@ -58,11 +63,11 @@ class Inspecting(abc.ABC):
         """Its finished attempts, oldest first."""
 
     @abc.abstractmethod
-    async def cancel_item(self, item_id: str) -> Item:
+    async def cancel_item(self, item_id: str, *, commands: bool = True) -> Item:
         """Take it out of the queue; a lease on it ends. `ConflictError` if it is finished."""
 
     @abc.abstractmethod
-    async def retry_item(self, item_id: str) -> Item:
+    async def retry_item(self, item_id: str, *, commands: bool = True) -> Item:
         """Make it ready at the tail with its attempts forgotten. `ConflictError` if leased."""
 
     @abc.abstractmethod

@@ -9,11 +9,14 @@ from monarq.model import OutputPart, Page, Record
 
 class KeepingRecords(abc.ABC):
     @abc.abstractmethod
-    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+    async def append_output(
+        self, item_id: str, attempt: int, data: bytes, *, commands: bool = True
+    ) -> int:
         """Note what a running attempt of an item printed; answers how many bytes that makes.
 
         For those who watch it run: what is to stay belongs in the ack's `result`. Refused past
-        `MAX_OUTPUT_BYTES`; removed after 7 days.
+        `MAX_OUTPUT_BYTES`; removed after 7 days. Without `commands` the caller may not work on
+        shell commands: `ForbiddenError` if the item's queue runs commands.
         """
 
     @abc.abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from monarq.errors import (
     AlreadyAckedError,
+    ForbiddenError,
     LeaseExpiredError,
     LeaseForeignError,
     LeaseTakenOverError,
@@ -16,6 +17,7 @@ from monarq.errors import (
 from monarq.ids import parse_lease_id, parse_message_id
 from monarq.model import Ack, AckStatus
 from monarq.store.postgres.catalog import PartitionFacts
+from monarq.store.validation import forbidden
 
 STATUS = {status: number for number, status in enumerate(AckStatus)}
 """As the procedures know them."""
@@ -36,6 +38,7 @@ _FAULTS: dict[str, tuple[type[MonarqError], str]] = {
     "lease_taken_over": (LeaseTakenOverError, "the lease ended and another has been given since"),
     "lease_unknown": (LeaseUnknownError, "there is no such lease: it never was, or it has ended"),
     "not_in_lease": (NotInLeaseError, "the message was not delivered under this lease"),
+    "forbidden": (ForbiddenError, str(forbidden("the lease is on shell commands"))),
 }
 _NEVER_GIVEN = (2**62, "")
 

@@ -17,6 +17,7 @@ from monarq.model import Queue, QueueKind, QueueOptions
 from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.delivered_ids import DeliveredIds
 from monarq.store.postgres.pushed_segments import PushedSegments
+from monarq.store.validation import check_may_work
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -34,6 +35,7 @@ class PartitionFacts(Struct, frozen=True):
     queue_id: int
     queue: str
     kind: QueueKind
+    runs_commands: bool
 
 
 def queue_from(row: Any) -> Queue:
@@ -132,7 +134,12 @@ class Catalog:
             )
             found = {
                 row["id"]: PartitionFacts(
-                    row["id"], row["name"], row["queue_id"], row["queue"], QueueKind(row["kind"])
+                    row["id"],
+                    row["name"],
+                    row["queue_id"],
+                    row["queue"],
+                    QueueKind(row["kind"]),
+                    row["runs_commands"],
                 )
                 for row in rows
             }
@@ -140,6 +147,13 @@ class Catalog:
             if unit is None:
                 _keep(self._facts, found)
         return known
+
+    async def check_may_work(self, partition_id: int, commands: bool) -> None:
+        """Raise `ForbiddenError` if the caller may not work on the items of this partition."""
+        if commands:
+            return
+        for facts in (await self.facts([partition_id])).values():
+            check_may_work(facts.runs_commands, facts.queue, commands)
 
     def known_facts(self, partition_id: int) -> PartitionFacts | None:
         """Without asking anybody."""
@@ -149,7 +163,10 @@ class Catalog:
         """Keep what a pop has said anyway, so that its ack need not ask."""
         known = self._facts.get(partition_id)
         if known is None or known.queue_id != queue.id or known.name != name:
-            facts = PartitionFacts(partition_id, name, queue.id, queue.name, queue.kind)
+            runs_commands = queue.options.runs_commands
+            facts = PartitionFacts(
+                partition_id, name, queue.id, queue.name, queue.kind, runs_commands
+            )
             _keep(self._facts, {partition_id: facts})
 
     def forget_queue(self, name: str) -> None:

@@ -13,6 +13,7 @@ from monarq.store import paging, sealing
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
+    check_may_work,
     check_redrive_of_commands,
 )
 
@@ -89,6 +90,8 @@ async def redrive(
     which: DeadLetterFilter,
     to: str | None,
     limit: int,
+    *,
+    commands: bool,
 ) -> int:
     target = None
     if to is not None:
@@ -98,11 +101,20 @@ async def redrive(
         source = None if which.queue is None else await _queue(database, which.queue)
         check_redrive_of_commands(found, source)
         target = found.id
+    if not commands:
+        await _check_no_command(database, cipher, which)
     done = 0
     while done < limit:
         count = min(_STEP, limit - done)
         moved = await database.atomically(
-            partial(_redrive_some, cipher=cipher, which=which, target=target, count=count)
+            partial(
+                _redrive_some,
+                cipher=cipher,
+                which=which,
+                target=target,
+                count=count,
+                commands=commands,
+            )
         )
         done += moved
         if moved < count:
@@ -117,8 +129,9 @@ async def _redrive_some(
     which: DeadLetterFilter,
     target: int | None,
     count: int,
+    commands: bool,
 ) -> int:
-    ids = await _lock_some(unit, cipher, which, count)
+    ids = await _lock_some(unit, cipher, which, count, commands)
     await _seal(unit, cipher, ids, target)
     await unit.fetch("select monarq.redrive($1, $2, $3)", unit.now(), ids, target)
     return len(ids)
@@ -164,29 +177,48 @@ async def opened_keys(database: Database, cipher: Cipher | None, ids: list[int])
 
 
 async def purge_dead_letters(
-    database: Database, cipher: Cipher | None, which: DeadLetterFilter
+    database: Database, cipher: Cipher | None, which: DeadLetterFilter, *, commands: bool
 ) -> int:
+    if not commands:
+        await _check_no_command(database, cipher, which)
     done = 0
     while True:
-        purged = await database.atomically(lambda unit: _purge_some(unit, cipher, which))
+        purged = await database.atomically(lambda unit: _purge_some(unit, cipher, which, commands))
         done += purged
         if purged < _STEP:
             return done
 
 
-async def _purge_some(unit: Work, cipher: Cipher | None, which: DeadLetterFilter) -> int:
-    ids = await _lock_some(unit, cipher, which, _STEP)
+async def _purge_some(
+    unit: Work, cipher: Cipher | None, which: DeadLetterFilter, commands: bool
+) -> int:
+    ids = await _lock_some(unit, cipher, which, _STEP, commands)
     await unit.fetch("select monarq.drop_letters($1)", ids)
     return len(ids)
 
 
+async def _check_no_command(
+    database: Database, cipher: Cipher | None, which: DeadLetterFilter
+) -> None:
+    """Raise `ForbiddenError` if one of these dead letters is of a queue that runs commands."""
+    queue = await database.fetchval(
+        f"select q.name {MATCHING} and q.runs_commands limit 1", *arguments(which, cipher)
+    )
+    if queue is not None:
+        check_may_work(True, queue, False)
+
+
 async def _lock_some(
-    unit: Work, cipher: Cipher | None, which: DeadLetterFilter, limit: int
+    unit: Work, cipher: Cipher | None, which: DeadLetterFilter, limit: int, commands: bool
 ) -> list[int]:
+    """Without `commands`, dead letters of queues that run commands are left out: those that came
+    since `_check_no_command` looked."""
     rows = await unit.fetch(
-        f"select d.id {MATCHING} order by d.id limit $8 for update of d skip locked",
+        f"select d.id {MATCHING} and ($9 or not q.runs_commands) "
+        "order by d.id limit $8 for update of d skip locked",
         *arguments(which, cipher),
         limit,
+        commands,
     )
     return [row["id"] for row in rows]
 

@@ -37,12 +37,21 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         return await dead_letters.count_dead_letters(self._database, self._cipher, which)
 
     async def redrive(
-        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
+        self,
+        which: DeadLetterFilter,
+        *,
+        to: str | None = None,
+        limit: int = 1000,
+        commands: bool = True,
     ) -> int:
-        return await dead_letters.redrive(self._database, self._cipher, which, to, limit)
+        return await dead_letters.redrive(
+            self._database, self._cipher, which, to, limit, commands=commands
+        )
 
-    async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
-        return await dead_letters.purge_dead_letters(self._database, self._cipher, which)
+    async def purge_dead_letters(self, which: DeadLetterFilter, *, commands: bool = True) -> int:
+        return await dead_letters.purge_dead_letters(
+            self._database, self._cipher, which, commands=commands
+        )
 
     # --- messages, items, logs -----------------------------------------------------------
 
@@ -72,8 +81,12 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
             self._database, self._catalog, self._cipher, partition_id, transaction_id
         )
 
-    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
-        await inspection.delete_message(self._database, self._catalog, partition_id, transaction_id)
+    async def delete_message(
+        self, partition_id: int, transaction_id: str, *, commands: bool = True
+    ) -> None:
+        await inspection.delete_message(
+            self._database, self._catalog, partition_id, transaction_id, commands=commands
+        )
 
     async def list_items(
         self,
@@ -97,11 +110,15 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
     async def item_attempts(self, item_id: str) -> list[Attempt]:
         return await items.item_attempts(self._database, self._cipher, item_id)
 
-    async def cancel_item(self, item_id: str) -> Item:
-        return await items.cancel_item(self._database, self._cipher, item_id)
+    async def cancel_item(self, item_id: str, *, commands: bool = True) -> Item:
+        return await items.cancel_item(
+            self._database, self._catalog, self._cipher, item_id, commands=commands
+        )
 
-    async def retry_item(self, item_id: str) -> Item:
-        return await items.retry_item(self._database, self._cipher, item_id)
+    async def retry_item(self, item_id: str, *, commands: bool = True) -> Item:
+        return await items.retry_item(
+            self._database, self._catalog, self._cipher, item_id, commands=commands
+        )
 
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
@@ -145,8 +162,18 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
 
     # --- output of attempts, records -----------------------------------------------------
 
-    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
-        return await records.append_output(self._database, self._cipher, item_id, attempt, data)
+    async def append_output(
+        self, item_id: str, attempt: int, data: bytes, *, commands: bool = True
+    ) -> int:
+        return await records.append_output(
+            self._database,
+            self._catalog,
+            self._cipher,
+            item_id,
+            attempt,
+            data,
+            commands=commands,
+        )
 
     async def read_output(
         self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20

@@ -15,6 +15,7 @@ from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.figures import group_states
 from monarq.store.postgres.queues import get_queue_of
+from monarq.store.validation import check_may_work
 
 # Of so many partitions, and of these as many segments as are needed for so many messages.
 _SEGMENTS = """
@@ -80,7 +81,7 @@ async def list_messages(
         for row in rows:
             next_id, next_seq = row["id"] + 1, 1
             if row["count"] is not None:
-                facts = PartitionFacts(row["id"], row["name"], found.id, queue, found.kind)
+                facts = PartitionFacts(row["id"], row["name"], found.id, queue, found.kind, False)
                 messages += _messages_from(row, facts, cipher, row["start"])
                 if row["first_seq"] + row["count"] <= row["last_seq"]:
                     next_id, next_seq = row["id"], row["first_seq"] + row["count"]
@@ -118,9 +119,15 @@ async def get_message(
 
 
 async def delete_message(
-    database: Database, catalog: Catalog, partition_id: int, transaction_id: str
+    database: Database,
+    catalog: Catalog,
+    partition_id: int,
+    transaction_id: str,
+    *,
+    commands: bool,
 ) -> None:
     facts, seq = await find_message(database, catalog, partition_id, transaction_id)
+    check_may_work(facts.runs_commands, facts.queue, commands)
     procedure = "delete_message" if facts.kind is QueueKind.ORDERED else "delete_item"
     problem = await database.fetchval(
         f"select monarq.{procedure}($1, $2, $3)", database.now(), partition_id, seq

@@ -18,6 +18,7 @@ from monarq.store.postgres.ack_parts import STATUS, Part, fault, lease_of, named
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.postgres.sealed_answers import encrypted_queues
+from monarq.store.validation import forbidden
 from monarq.store.validation.fields import check_bytes, check_common_name
 
 _ITEMS = "select * from monarq.ack_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
@@ -48,6 +49,7 @@ def completed_items(catalog: Catalog, requests: Sequence[Ack]) -> CompletedItems
     if (
         facts is None
         or facts.kind is not QueueKind.WORK
+        or (facts.runs_commands and not all(request.commands for request in requests))
         or status is not AckStatus.COMPLETED
         or not (error is None and retry_at is None)
     ):
@@ -79,6 +81,22 @@ def _parsed(lease: str | None) -> tuple[int, str]:
 
 
 async def ack_items(unit: Database | Work, parts: list[Part]) -> list[tuple[int, Outcome[Acked]]]:
+    """Answer items. Those of queues that run commands are refused where the caller may not work on
+    commands: whether a partition's queue runs commands never changes."""
+    answers: list[tuple[int, Outcome[Acked]]] = []
+    allowed: list[Part] = []
+    for part in parts:
+        index, request, facts = part
+        if facts.runs_commands and not request.commands:
+            answers.append((index, forbidden(f"queue {facts.queue!r} runs commands")))
+        else:
+            allowed.append(part)
+    return answers + await _ack_allowed(unit, allowed) if allowed else answers
+
+
+async def _ack_allowed(
+    unit: Database | Work, parts: list[Part]
+) -> list[tuple[int, Outcome[Acked]]]:
     requests = [request for _, request, _ in parts]
     names = [named(request) for request in requests]
     leases = [lease_of(request) for request in requests]

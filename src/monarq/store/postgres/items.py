@@ -17,6 +17,7 @@ from monarq.model import (
     QueueKind,
 )
 from monarq.store import paging, sealing
+from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue, get_queue_of
 from monarq.store.validation import check_item_id
@@ -182,9 +183,13 @@ async def list_attempts(
     return Page([_attempt_from(row, cipher) for row in found.rows], found.next)
 
 
-async def cancel_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
+async def cancel_item(
+    database: Database, catalog: Catalog, cipher: Cipher | None, item_id: str, *, commands: bool
+) -> Item:
+    partition_id, seq = check_item_id(item_id)
+    await catalog.check_may_work(partition_id, commands)
     problem = await database.fetchval(
-        "select monarq.cancel_item($1, $2, $3)", database.now(), *check_item_id(item_id)
+        "select monarq.cancel_item($1, $2, $3)", database.now(), partition_id, seq
     )
     if problem == "not_found":
         raise _no_item(item_id)
@@ -194,8 +199,11 @@ async def cancel_item(database: Database, cipher: Cipher | None, item_id: str) -
     return await get_item(database, cipher, item_id)
 
 
-async def retry_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
+async def retry_item(
+    database: Database, catalog: Catalog, cipher: Cipher | None, item_id: str, *, commands: bool
+) -> Item:
     partition_id, seq = check_item_id(item_id)
+    await catalog.check_may_work(partition_id, commands)
     problem = await database.fetchval(
         "select monarq.retry_item($1, $2, $3)", database.now(), partition_id, seq
     )

@@ -28,7 +28,7 @@ from monarq.store.postgres.database import Database, Work, one_for_all
 from monarq.store.postgres.groups import join_labels, join_queue
 from monarq.store.postgres.popped_rows import item_of, messages_of, popped
 from monarq.store.postgres.pushed_segments import segment_name
-from monarq.store.validation import check_pop
+from monarq.store.validation import check_may_work, check_pop
 
 _MESSAGES = "select * from monarq.pop_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 _ITEMS = "select * from monarq.pop_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
@@ -142,6 +142,8 @@ class Popper:
             want.queue = queue
             try:
                 if queue is not None and queue.kind is QueueKind.WORK:
+                    runs_commands = queue.options.runs_commands
+                    check_may_work(runs_commands, queue.name, want.request.commands)
                     _check_work_pop(want.request)
                     work.append(want)
                 else:

@@ -9,6 +9,7 @@ from monarq.crypto import OVERHEAD, Cipher
 from monarq.errors import NotFoundError
 from monarq.model import MAX_OUTPUT_BYTES, OutputPart, Page, Record
 from monarq.store import paging, sealing
+from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.validation import (
     check_item_id,
@@ -102,9 +103,17 @@ def _to_record(row: Any) -> Record:
 
 
 async def append_output(
-    database: Database, cipher: Cipher | None, item_id: str, attempt: int, data: bytes
+    database: Database,
+    catalog: Catalog,
+    cipher: Cipher | None,
+    item_id: str,
+    attempt: int,
+    data: bytes,
+    *,
+    commands: bool,
 ) -> int:
     place = (*check_item_id(item_id), attempt)
+    await catalog.check_may_work(place[0], commands)
     size = await _append(database, place, data, None)
     if size == _HAS_TO_BE_SEALED:
         size = await _append(database, place, data, sealing.stored_output(data, cipher, place))

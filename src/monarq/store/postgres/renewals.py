@@ -17,6 +17,7 @@ from monarq.store.validation import check_renew
 async def renew(database: Database, requests: Sequence[Renew]) -> list[Outcome[Renewed]]:
     outcomes: list[Outcome[Renewed] | None] = [None] * len(requests)
     asked: list[tuple[int, int, str, int]] = []
+    commands = [request.commands for request in requests]
     for index, request in enumerate(requests):
         try:
             check_renew(request)
@@ -25,11 +26,12 @@ async def renew(database: Database, requests: Sequence[Renew]) -> list[Outcome[R
             outcomes[index] = error
     if asked:
         rows = await database.fetch(
-            "select * from monarq.renew($1, $2, $3, $4)",
+            "select * from monarq.renew($1, $2, $3, $4, $5)",
             database.now(),
             [number for _, number, _, _ in asked],
             [token for _, _, token, _ in asked],
             [duration for _, _, _, duration in asked],
+            None if all(commands) else [commands[index] for index, _, _, _ in asked],
         )
         for row in rows:
             index = asked[row["place"] - 1][0]

@@ -80,6 +80,7 @@ def renew(
 
 def _renew(session: Session, request: Renew) -> Renewed:
     covered = fencing.covered(session, request.lease_id)
+    _check_may_work(session, covered, request.commands)
     until = session.now + micros(request.seconds)
     deadlines = []
     for cursor in covered.cursors:
@@ -92,6 +93,12 @@ def _renew(session: Session, request: Renew) -> Renewed:
         items.save(session, item, item.state)
         deadlines.append(item.due_at)
     return Renewed(request.lease_id, min(deadlines))
+
+
+def _check_may_work(session: Session, covered: fencing.Covered, commands: bool) -> None:
+    if not commands and covered.items:
+        queue = session.queue_by_id(covered.items[0].queue_id)
+        validation.check_may_work(queue.options.runs_commands, queue.name, commands)
 
 
 def refusals(requests: Sequence[Ack]) -> list[MonarqError | None]:
@@ -305,6 +312,8 @@ class Acking:
         session = self._session
         assert request.partition_id is not None
         assert request.transaction_id is not None
+        queue = target.queue
+        validation.check_may_work(queue.options.runs_commands, queue.name, request.commands)
         seq = self._seq_of(request.partition_id, request.transaction_id, target)
         item = items.find_item(session, request.partition_id, seq)
         if item is None:
@@ -330,6 +339,7 @@ class Acking:
     def _whole_lease(self, request: Ack) -> Acked:
         assert request.lease_id is not None
         covered = fencing.covered(self._session, request.lease_id)
+        _check_may_work(self._session, covered, request.commands)
         # An error that cannot be sealed is refused before anything has changed.
         cursors = [(cursor, self._stored(request, cursor.queue)) for cursor in covered.cursors]
         leased = [(item, self._stored(request, self._queue_of(item))) for item in covered.items]

@@ -152,8 +152,10 @@ def opened_key(session: Session, queue: str, key: str, newest_id: int) -> str:
     return sealing.first_line(sealing.open_error(error, session.cipher, queue))
 
 
-def purge_dead_letters(session: Session, which: DeadLetterFilter) -> int:
+def purge_dead_letters(session: Session, which: DeadLetterFilter, *, commands: bool) -> int:
     condition, values = matching(session, which)
+    if not commands:
+        _check_no_command(session, condition, values)
     of_items = session.db.execute(
         f"""select d.partition_id, d.seq from dead_letters d
         where {condition} and d.priority is not null""",
@@ -169,6 +171,17 @@ def purge_dead_letters(session: Session, which: DeadLetterFilter) -> int:
     for queue_id, count in by_queue:
         session.counters.add(queue_id, dead_letters=-count)
     return sum(count for _, count in by_queue)
+
+
+def _check_no_command(session: Session, condition: str, values: list[Any]) -> None:
+    """Raise `ForbiddenError` if one of these dead letters is of a queue that runs commands."""
+    row = session.db.execute(
+        "select q.name from dead_letters d cross join queues q on q.id = d.queue_id "
+        f"where {condition} and q.runs_commands = 1 limit 1",
+        values,
+    ).fetchone()
+    if row is not None:
+        validation.check_may_work(True, row[0], False)
 
 
 def _remove_item_of(session: Session, partition_id: int, seq: int) -> None:
@@ -190,12 +203,16 @@ def forget_letter_of(session: Session, item: WorkItem) -> None:
 # --- redrive -------------------------------------------------------------------------------
 
 
-def redrive(session: Session, which: DeadLetterFilter, to: str | None, limit: int) -> int:
+def redrive(
+    session: Session, which: DeadLetterFilter, to: str | None, limit: int, *, commands: bool
+) -> int:
     target = None if to is None else session.queue(to)
     if target is not None:
         source = None if which.queue is None else session.find_queue(which.queue)
         validation.check_redrive_of_commands(target, source)
     condition, values = matching(session, which)
+    if not commands:
+        _check_no_command(session, condition, values)
     rows = session.db.execute(
         f"{_SELECT} where {condition} order by d.id limit ?", (*values, limit)
     ).fetchall()

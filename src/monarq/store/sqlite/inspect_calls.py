@@ -38,12 +38,21 @@ class InspectCalls(Calls):
         return await self._read(lambda session: dead_letters.count_dead_letters(session, which))
 
     async def redrive(
-        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
+        self,
+        which: DeadLetterFilter,
+        *,
+        to: str | None = None,
+        limit: int = 1000,
+        commands: bool = True,
     ) -> int:
-        return await self._write(lambda session: dead_letters.redrive(session, which, to, limit))
+        return await self._write(
+            lambda session: dead_letters.redrive(session, which, to, limit, commands=commands)
+        )
 
-    async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
-        return await self._write(lambda session: dead_letters.purge_dead_letters(session, which))
+    async def purge_dead_letters(self, which: DeadLetterFilter, *, commands: bool = True) -> int:
+        return await self._write(
+            lambda session: dead_letters.purge_dead_letters(session, which, commands=commands)
+        )
 
     # --- messages ------------------------------------------------------------------------
 
@@ -68,9 +77,13 @@ class InspectCalls(Calls):
             lambda session: messages.get_message(session, partition_id, transaction_id)
         )
 
-    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
+    async def delete_message(
+        self, partition_id: int, transaction_id: str, *, commands: bool = True
+    ) -> None:
         await self._write(
-            lambda session: messages.delete_message(session, partition_id, transaction_id)
+            lambda session: messages.delete_message(
+                session, partition_id, transaction_id, commands=commands
+            )
         )
 
     # --- items ---------------------------------------------------------------------------
@@ -101,11 +114,15 @@ class InspectCalls(Calls):
     async def item_attempts(self, item_id: str) -> list[Attempt]:
         return await self._read(lambda session: item_calls.item_attempts(session, item_id))
 
-    async def cancel_item(self, item_id: str) -> Item:
-        return await self._write(lambda session: item_calls.cancel_item(session, item_id))
+    async def cancel_item(self, item_id: str, *, commands: bool = True) -> Item:
+        return await self._write(
+            lambda session: item_calls.cancel_item(session, item_id, commands=commands)
+        )
 
-    async def retry_item(self, item_id: str) -> Item:
-        return await self._write(lambda session: item_calls.retry_item(session, item_id))
+    async def retry_item(self, item_id: str, *, commands: bool = True) -> Item:
+        return await self._write(
+            lambda session: item_calls.retry_item(session, item_id, commands=commands)
+        )
 
     # --- logs ----------------------------------------------------------------------------
 
@@ -157,9 +174,13 @@ class InspectCalls(Calls):
 
     # --- output of attempts, records -----------------------------------------------------
 
-    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+    async def append_output(
+        self, item_id: str, attempt: int, data: bytes, *, commands: bool = True
+    ) -> int:
         return await self._write(
-            lambda session: records.append_output(session, item_id, attempt, data)
+            lambda session: records.append_output(
+                session, item_id, attempt, data, commands=commands
+            )
         )
 
     async def read_output(

@@ -110,10 +110,14 @@ def find_item(session: Session, queue: str, transaction_id: str) -> Item:
     return to_item(session, item, partition[1])
 
 
-def _find(session: Session, item_id: str) -> WorkItem:
+def _find(session: Session, item_id: str, *, commands: bool = True) -> WorkItem:
+    """Return the item, or raise `NotFoundError`, or `ForbiddenError` for want of `commands`."""
     item = items.find_item(session, *validation.check_item_id(item_id))
     if item is None:
         raise NotFoundError(f"there is no item {item_id}")
+    if not commands:
+        queue = session.queue_by_id(item.queue_id)
+        validation.check_may_work(queue.options.runs_commands, queue.name, commands)
     return item
 
 
@@ -161,8 +165,8 @@ def _to_attempt(session: Session, row: tuple[Any, ...]) -> Attempt:
 # --- changing ------------------------------------------------------------------------------
 
 
-def cancel_item(session: Session, item_id: str) -> Item:
-    item = _find(session, item_id)
+def cancel_item(session: Session, item_id: str, *, commands: bool) -> Item:
+    item = _find(session, item_id, commands=commands)
     was = item.state
     if was in (ItemState.DONE, ItemState.DEAD, ItemState.CANCELLED):
         raise ConflictError(f"item {item_id} is {was}: there is nothing to cancel")
@@ -176,8 +180,8 @@ def cancel_item(session: Session, item_id: str) -> Item:
     return to_item(session, item, last)
 
 
-def retry_item(session: Session, item_id: str) -> Item:
-    item = _find(session, item_id)
+def retry_item(session: Session, item_id: str, *, commands: bool) -> Item:
+    item = _find(session, item_id, commands=commands)
     if item.state == ItemState.LEASED:
         raise ConflictError(f"item {item_id} is leased: cancel it first, or wait")
     if item.state == ItemState.DEAD:
@@ -186,8 +190,8 @@ def retry_item(session: Session, item_id: str) -> Item:
     return to_item(session, item, items.last_seq(session, item.partition_id))
 
 
-def delete_item(session: Session, partition_id: int, seq: int) -> None:
-    item = _find(session, message_id(partition_id, seq))
+def delete_item(session: Session, partition_id: int, seq: int, *, commands: bool) -> None:
+    item = _find(session, message_id(partition_id, seq), commands=commands)
     if item.state == ItemState.LEASED:
         raise ConflictError(f"item {message_id(partition_id, seq)} is leased: cancel it first")
     if item.state == ItemState.DEAD:

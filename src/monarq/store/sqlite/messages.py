@@ -180,10 +180,12 @@ def _missing(partition_id: int, transaction_id: str) -> NotFoundError:
 # --- deleting ------------------------------------------------------------------------------
 
 
-def delete_message(session: Session, partition_id: int, transaction_id: str) -> None:
+def delete_message(
+    session: Session, partition_id: int, transaction_id: str, *, commands: bool
+) -> None:
     place, seq = _find(session, partition_id, transaction_id)
     if place.queue.kind is QueueKind.WORK:
-        item_calls.delete_item(session, partition_id, seq)
+        item_calls.delete_item(session, partition_id, seq, commands=commands)
         return
     head = segment_log.head_at(session.db, partition_id, seq)
     if head is None:

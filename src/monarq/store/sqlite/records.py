@@ -71,13 +71,16 @@ def _to_record(row: tuple[Any, ...]) -> Record:
 # --- output --------------------------------------------------------------------------------
 
 
-def append_output(session: Session, item_id: str, attempt: int, data: bytes) -> int:
+def append_output(
+    session: Session, item_id: str, attempt: int, data: bytes, *, commands: bool
+) -> int:
     place = (*validation.check_item_id(item_id), attempt)
     item = items.find_item(session, *place[:2])
     if item is None:
         raise NotFoundError(f"there is no item {item_id}")
     queue = session.queue_by_id(item.queue_id)
     is_sealed = queue.options.encryption_enabled
+    validation.check_may_work(queue.options.runs_commands, queue.name, commands)
     [size] = session.db.execute(
         f"select coalesce(max(start + {_SIZE}), 0) from outputs "
         "where (partition_id, seq, attempt) = (?, ?, ?)",

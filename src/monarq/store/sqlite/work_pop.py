@@ -18,7 +18,7 @@ from monarq.model import (
     Popped,
     Queue,
 )
-from monarq.store import sealing
+from monarq.store import sealing, validation
 from monarq.store.contract import Outcome
 from monarq.store.room import Room
 from monarq.store.sqlite import items
@@ -79,6 +79,8 @@ def _turns(wanted: Sequence[int], rooms: Sequence[Room]) -> Iterator[int]:
 
 
 def _refused(queue: Queue, request: Pop) -> MonarqError | None:
+    if queue.options.runs_commands and not request.commands:
+        return validation.forbidden(f"queue {queue.name!r} runs commands")
     if request.group != DEFAULT_GROUP:
         return InvalidRequestError(f"{queue.name!r} is a work queue, which has no groups")
     if request.partition not in (None, DEFAULT_PARTITION):

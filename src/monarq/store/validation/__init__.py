@@ -7,7 +7,9 @@ from monarq.store.validation.commands import (
     check_commands,
     check_dead_queue_of_commands,
     check_mark_of_commands,
+    check_may_work,
     check_redrive_of_commands,
+    forbidden,
 )
 from monarq.store.validation.fields import (
     MAX_ERROR_LENGTH,
@@ -62,6 +64,7 @@ __all__ = [
     "check_mark",
     "check_mark_of_commands",
     "check_max_bytes",
+    "check_may_work",
     "check_name",
     "check_ordered_item",
     "check_output",
@@ -81,6 +84,7 @@ __all__ = [
     "check_work_item",
     "check_work_place",
     "comes_too_early",
+    "forbidden",
     "no_groups",
     "option_changes",
     "refuse_more_output",

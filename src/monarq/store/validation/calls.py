@@ -172,6 +172,7 @@ _RECORD = {"kind": _name("kind"), "key": _name("key")}
 _QUEUE_OR_ALL = {"queue": _optional(_QUEUE)}
 _LABELS = {"namespace": _optional(_label("namespace")), "task": _optional(_label("task"))}
 _MESSAGE = {"partition_id": _PARTITION_ID, "transaction_id": _TRANSACTION_ID}
+_RIGHTS: dict[str, Check] = {"commands": _bool("commands")}
 _ATTEMPT = {**_ITEM, "attempt": _int("attempt", 1, 2**31 - 1)}
 _PAGE = {"limit": _limit()}
 
@@ -209,8 +210,13 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     # dead letters
     "list_dead_letters": {"which": _FILTER, **_PAGE},
     "count_dead_letters": {"which": _FILTER},
-    "redrive": {"which": _FILTER, "to": _optional(_name("to")), "limit": _limit(100_000)},
-    "purge_dead_letters": {"which": _FILTER},
+    "redrive": {
+        "which": _FILTER,
+        "to": _optional(_name("to")),
+        "limit": _limit(100_000),
+        **_RIGHTS,
+    },
+    "purge_dead_letters": {"which": _FILTER, **_RIGHTS},
     # messages, items, logs
     "list_messages": {
         "queue": _QUEUE,
@@ -220,14 +226,14 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         **_PAGE,
     },
     "get_message": _MESSAGE,
-    "delete_message": _MESSAGE,
+    "delete_message": {**_MESSAGE, **_RIGHTS},
     "list_items": {"queue": _QUEUE, "state": _STATE, **_PAGE},
     "next_items": {"queue": _QUEUE, **_PAGE},
     "get_item": _ITEM,
     "find_item": {"queue": _QUEUE, "transaction_id": _TRANSACTION_ID},
     "item_attempts": _ITEM,
-    "cancel_item": _ITEM,
-    "retry_item": _ITEM,
+    "cancel_item": {**_ITEM, **_RIGHTS},
+    "retry_item": {**_ITEM, **_RIGHTS},
     "list_deliveries": {**_QUEUE_OR_ALL, **_PAGE},
     "list_attempts": {**_QUEUE_OR_ALL, **_PAGE},
     "add_trace": {"trace": _request(Trace, check_trace)},
@@ -251,7 +257,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "group_states": {"places": _check_places},
     "metrics_before": {"at": _time("at"), **_QUEUE_OR_ALL, **_PAGE},
     # output of attempts, records, settings
-    "append_output": _ATTEMPT,
+    "append_output": {**_ATTEMPT, **_RIGHTS},
     "read_output": {
         **_ATTEMPT,
         "start": _int("start", 0, 2**31 - 1),

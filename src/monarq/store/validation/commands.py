@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from monarq.errors import CommandsRefusedError, ConflictError, InvalidRequestError
+from monarq.errors import (
+    CommandsRefusedError,
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+)
 from monarq.model import Queue, QueueKind, QueueOptions
 
 
@@ -19,6 +24,19 @@ def check_commands(queue: Queue | None, commands: bool) -> None:
         raise CommandsRefusedError(
             f"{name} is not marked as one that runs commands: configure one with runsCommands"
         )
+
+
+def check_may_work(runs_commands: bool, queue: str, commands: bool) -> None:
+    """Raise `ForbiddenError` if the queue runs commands and the caller may not work on commands.
+
+    Whether a queue runs commands never changes, and neither does the queue of a partition or item.
+    """
+    if runs_commands and not commands:
+        raise forbidden(f"queue {queue!r} runs commands")
+
+
+def forbidden(why: str) -> ForbiddenError:
+    return ForbiddenError(f"{why}: this needs the role jobs or admin")
 
 
 def check_mark_of_commands(

@@ -137,9 +137,10 @@ begin
 end
 $$;
 
--- Moves deadlines on; a new deadline, or a fault, for each lease.
+-- Moves deadlines on; a new deadline, or a fault, for each lease. p_commands: whether each caller may
+-- work on shell commands (null: all may).
 create or replace function monarq.renew(
-    p_now bigint, p_leases bigint[], p_tokens text[], p_durations bigint[]
+    p_now bigint, p_leases bigint[], p_tokens text[], p_durations bigint[], p_commands boolean[]
 ) returns table (place integer, expires_at bigint, fault text)
     language plpgsql
 as $$
@@ -155,16 +156,21 @@ begin
         order by partition_id, group_id for update
     ) as c;
     select array_agg(i.ctid) as rows, array_agg(i.lease_no) as leases,
-        array_agg(i.lease_token) as tokens into v_items
+        array_agg(i.lease_token) as tokens, array_agg(i.is_command) as commands into v_items
     from (
-        select ctid, lease_no, lease_token from monarq.items where lease_no = any (p_leases)
+        select ctid, lease_no, lease_token, is_command from monarq.items where lease_no = any (p_leases)
         order by partition_id, seq for update
     ) as i;
     return query
     with asked as (
-        select r.place, r.lease_no, r.token, v_now + r.duration as until
-        from unnest(p_leases, p_tokens, p_durations) with ordinality
-            as r (lease_no, token, duration, place)
+        select r.place, r.lease_no, r.token, v_now + r.duration as until,
+            r.may is false and exists (
+                select from unnest(v_items.leases, v_items.tokens, v_items.commands)
+                    as l (lease_no, token, is_command)
+                where l.lease_no = r.lease_no and l.token = r.token and l.is_command
+            ) as forbidden
+        from unnest(p_leases, p_tokens, p_durations, p_commands) with ordinality
+            as r (lease_no, token, duration, may, place)
     ), cursors as (
         update monarq.cursors c
         set lease_until = greatest(c.lease_until, n.until),
@@ -183,7 +189,8 @@ begin
             select l.ctid, max(a.until) as until
             from unnest(v_items.rows, v_items.leases, v_items.tokens)
                 as l (ctid, lease_no, token)
-            join asked a on a.lease_no = l.lease_no and a.token = l.token group by l.ctid
+            join asked a on a.lease_no = l.lease_no and a.token = l.token and not a.forbidden
+            group by l.ctid
         ) as n
         where i.ctid = n.ctid and i.due_at > v_now and i.state = 'leased'
         returning i.lease_no, i.lease_token as token, i.due_at as until
@@ -191,8 +198,8 @@ begin
         select r.lease_no, r.token, max(r.until) as until
         from (select * from cursors union all select * from items) as r group by 1, 2
     )
-    select a.place::integer, r.until, case when r.until is null then
-        case when exists (select from monarq.cursors c
+    select a.place::integer, r.until, case when a.forbidden then 'forbidden'
+        when r.until is null then case when exists (select from monarq.cursors c
                 where c.lease_no = a.lease_no and c.lease_token = a.token)
             or exists (select from monarq.items i
                 where i.lease_no = a.lease_no and i.lease_token = a.token)

@@ -32,12 +32,14 @@ $$;
 
 -- What never changes about partitions.
 create or replace function monarq.partition_facts(p_ids bigint[])
-    returns table (id bigint, name text, queue_id bigint, queue text, kind text)
+    returns table (
+        id bigint, name text, queue_id bigint, queue text, kind text, runs_commands boolean
+    )
     language sql stable
 as $$
-    select p.id, p.name, p.queue_id, q.name, q.kind from monarq.partitions p
+    select p.id, p.name, p.queue_id, q.name, q.kind, q.runs_commands from monarq.partitions p
     cross join lateral (
-        select name, kind from monarq.queues where id = p.queue_id offset 0
+        select name, kind, runs_commands from monarq.queues where id = p.queue_id offset 0
     ) as q
     where p.id = any (p_ids)
 $$;
