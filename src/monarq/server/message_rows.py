@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, structs
 
 from monarq.model import (
     DEFAULT_GROUP,
@@ -70,11 +70,18 @@ async def _ordered_rows(
     since: int | None,
     until: int | None,
 ) -> Page[MessageRow]:
+    first_seq = query.first_seq if isinstance(query, MessagesQuery) else None
+    if query.offset and query.status is None and since is None and until is None:
+        after, left = await store.pass_messages(
+            queue, query.offset, partition=query.partition, first_seq=first_seq, after=query.after
+        )
+        query = structs.replace(query, after=after, offset=left)
+
     async def fetch(limit: int, after: str | None) -> Page[MessageRow]:
         page = await store.list_messages(
             queue,
             partition=query.partition,
-            first_seq=query.first_seq if isinstance(query, MessagesQuery) else None,
+            first_seq=first_seq,
             created_from=since,
             limit=limit,
             after=after,

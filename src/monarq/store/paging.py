@@ -54,5 +54,30 @@ def page(rows: Sequence[T], limit: int, kind: str, key: Callable[[T], object]) -
     return Page(kept, token(kind, key(kept[-1])))
 
 
+class PassedOver:
+    """How far an offset reaches, counted in partitions by their ids and seqs. Give it each
+    partition in turn until it is done."""
+
+    def __init__(self, offset: int, after: str | None) -> None:
+        self.left = offset
+        self.after = after
+        self.done = offset == 0
+
+    def partition(self, partition_id: int, start: int, last_seq: int, has_deleted: bool) -> None:
+        """Pass over a partition's messages from `start` on, as far as the offset reaches."""
+        kept = max(0, last_seq - start + 1)
+        if has_deleted and kept:
+            self.done = True
+        elif kept:
+            passed = min(kept, self.left)
+            self.left -= passed
+            self.after = token("messages", (partition_id, start + passed - 1))
+            self.done = self.left == 0
+
+    def result(self, *, at_end: bool) -> tuple[str | None, int]:
+        """The token and the rows left; at the end of the queue no rows are left."""
+        return self.after, 0 if at_end else self.left
+
+
 def _not_a_token(after: object) -> InvalidRequestError:
     return InvalidRequestError(f"{str(after)[:64]!r} is not where a page of this list ended")

@@ -22,6 +22,20 @@ class Inspecting(abc.ABC):
         """By partition id and seq."""
 
     @abc.abstractmethod
+    async def pass_messages(
+        self,
+        queue: str,
+        offset: int,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        after: str | None = None,
+    ) -> tuple[str | None, int]:
+        """Pass over the first `offset` rows of `list_messages` without reading them. Return the
+        page token to go on from, and how many rows are left to pass over by reading: deleted
+        messages are no rows, so a partition that has some is not counted."""
+
+    @abc.abstractmethod
     async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
         """The message, with its state in each group, or `NotFoundError`."""
 

@@ -76,6 +76,24 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
             after=after,
         )
 
+    async def pass_messages(
+        self,
+        queue: str,
+        offset: int,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        after: str | None = None,
+    ) -> tuple[str | None, int]:
+        return await inspection.pass_messages(
+            self._database,
+            queue,
+            offset,
+            partition=partition,
+            first_seq=first_seq,
+            after=after,
+        )
+
     async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
         return await inspection.get_message(
             self._database, self._catalog, self._cipher, partition_id, transaction_id

@@ -42,6 +42,19 @@ _SEGMENTS = """
         ) as s on true
     ) as found where before is null or before < $7 order by id, first_seq
 """
+# The index of segments that are not for everybody finds the deleted messages.
+_EXTENTS = """
+    select p.id, p.last_seq,
+        greatest(p.first_seq, $6::bigint, case when p.id = $4 then $5::bigint end) as start,
+        exists (
+            select from monarq.segments s where s.partition_id = p.id
+                and (s.deleted > 0 or s.for_group is not null) and s.deleted > 0
+        ) as has_deleted
+    from monarq.partitions p
+    where p.queue_id = $1 and ($2::text is null or p.name = $2) and p.id >= $3
+        and p.last_seq >= p.first_seq
+    order by p.id limit 1000
+"""
 # Large payloads are read only of the rows that are wanted: their sizes are known without.
 _SEGMENTS_WITHIN = """
     select * from (
@@ -86,6 +99,32 @@ async def list_messages(
                 if row["first_seq"] + row["count"] <= row["last_seq"]:
                     next_id, next_seq = row["id"], row["first_seq"] + row["count"]
     return paging.page(messages, limit, "messages", lambda m: (m.partition_id, m.seq))
+
+
+async def pass_messages(
+    database: Database,
+    queue: str,
+    offset: int,
+    *,
+    partition: str | None,
+    first_seq: int | None,
+    after: str | None,
+) -> tuple[str | None, int]:
+    found = await get_queue_of(database, queue, QueueKind.ORDERED)
+    last_id, last_seq = paging.position(after, "messages", tuple[int, int]) or (0, 0)
+    passed = paging.PassedOver(offset, after)
+    next_id = last_id
+    while not passed.done:
+        rows = await database.fetch(
+            _EXTENTS, found.id, partition, next_id, last_id, last_seq + 1, first_seq
+        )
+        if not rows:
+            return passed.result(at_end=True)
+        for row in rows:
+            if not passed.done:
+                passed.partition(row["id"], row["start"], row["last_seq"], row["has_deleted"])
+        next_id = rows[-1]["id"] + 1
+    return passed.result(at_end=False)
 
 
 async def get_message(

@@ -72,6 +72,21 @@ class InspectCalls(Calls):
             )
         )
 
+    async def pass_messages(
+        self,
+        queue: str,
+        offset: int,
+        *,
+        partition: str | None = None,
+        first_seq: int | None = None,
+        after: str | None = None,
+    ) -> tuple[str | None, int]:
+        return await self._read(
+            lambda session: messages.pass_messages(
+                session, queue, offset, partition, first_seq, after
+            )
+        )
+
     async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
         return await self._read(
             lambda session: messages.get_message(session, partition_id, transaction_id)

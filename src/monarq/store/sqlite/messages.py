@@ -54,6 +54,35 @@ def list_messages(
     return Page(rows)
 
 
+def pass_messages(
+    session: Session,
+    queue: str,
+    offset: int,
+    partition: str | None,
+    first_seq: int | None,
+    after: str | None,
+) -> tuple[str | None, int]:
+    last = paging.position(after, "messages", tuple[int, int]) or (0, 0)
+    found = ordered_queue(session, queue)
+    passed = paging.PassedOver(offset, after)
+    for number, _ in _partitions_from(session, found.id, last[0], partition):
+        if passed.done:
+            return passed.result(at_end=False)
+        first, end, has_deleted = session.db.execute(_EXTENT, (number,)).fetchone()
+        start = max(first, first_seq or 1, last[1] + 1 if number == last[0] else 1)
+        passed.partition(number, start, end, bool(has_deleted))
+    return passed.result(at_end=not passed.done)
+
+
+# The index of segments that are not for everybody finds the deleted messages.
+_EXTENT = """
+select first_seq, last_seq, exists (
+    select 1 from segments s where s.partition_id = partitions.id
+        and (s.deleted > 0 or s.for_group is not null) and s.deleted > 0)
+from partitions where id = ?
+"""
+
+
 def _partitions_from(
     session: Session, queue_id: int, first: int, name: str | None
 ) -> Iterator[tuple[int, str]]:

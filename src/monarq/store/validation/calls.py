@@ -225,6 +225,12 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         "created_from": _optional(_time("from")),
         **_PAGE,
     },
+    "pass_messages": {
+        "queue": _QUEUE,
+        "offset": _int("offset", 0, _MOST),
+        "partition": _optional(_name("partition")),
+        "first_seq": _optional(_int("firstSeq", 1, _MOST)),
+    },
     "get_message": _MESSAGE,
     "delete_message": {**_MESSAGE, **_RIGHTS},
     "list_items": {"queue": _QUEUE, "state": _STATE, **_PAGE},
