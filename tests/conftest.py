@@ -27,6 +27,7 @@ A test that stops, kills or pauses its server makes a private one:
         server.kill()
 """
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_RUN_DIRECTORY] = config.stash[_TEST_RUN].directory
     else:
         config.stash[_RUN_DIRECTORY] = Path(worker["run_directory"])
+    # The user's own data stays out of it: the embedded store, and the token for local brokers.
+    os.environ["XDG_DATA_HOME"] = str(config.stash[_RUN_DIRECTORY] / "user-data")
 
 
 @pytest.hookimpl(optionalhook=True)

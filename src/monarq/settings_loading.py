@@ -165,7 +165,7 @@ def _read_file(named: str | None, environ: Mapping[str, str]) -> tuple[Path | No
     where = "--config" if named else FILE_VARIABLE
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if said is None:
             return None, {}
         raise SettingsError(f"config (from {where}): there is no file {path}") from None

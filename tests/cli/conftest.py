@@ -62,11 +62,11 @@ def cli(environment: dict[str, str]) -> Invoke:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A broker behind HTTP, on a SQLite file."""
+def server(tmp_path: Path, environment: dict[str, str]) -> Iterator[ServerProcess]:
+    """A broker behind HTTP, on a SQLite file, of the user whose home the test has."""
     directory = tmp_path / "served"
     directory.mkdir()
-    with ServerProcess(sqlite_settings(directory)) as process:
+    with ServerProcess(sqlite_settings(directory), environment=environment) as process:
         yield process
 
 

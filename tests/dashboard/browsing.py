@@ -78,6 +78,12 @@ class Board:
         self.page.goto(f"{self.server.url}/{place}")
         self.wait()
 
+    def enter(self) -> None:
+        """Come as the user who runs the broker, by a link as `monarq serve` prints it."""
+        [token] = self.server.local_proof().values()
+        self.page.goto(f"{self.server.url}/#local={token}")
+        self.wait()
+
     def wait(self) -> None:
         expect(self.page.locator("main[aria-busy=false]")).to_be_visible()
         expect(self.main.get_by_role("heading", level=1)).to_be_visible()

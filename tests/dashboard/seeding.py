@@ -27,7 +27,7 @@ class Caller:
 
     def __init__(self, server: ServerProcess, headers: dict[str, str] | None = None) -> None:
         self._server = server
-        self._headers = headers or {}
+        self._headers = server.local_proof() | (headers or {})
         self._connection = http.client.HTTPConnection(server.host, server.port, timeout=BOUND)
 
     def close(self) -> None:

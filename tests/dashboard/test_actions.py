@@ -258,6 +258,8 @@ def test_a_job_is_enqueued_cancelled_and_retried(board: Board, api: Caller) -> N
 
 def test_a_command_is_enqueued_and_its_output_is_seen_as_it_runs(board: Board, api: Caller) -> None:
     api.configure("commands", "work", runsCommands=True)
+    board.enter()
+    assert board.page.url == f"{board.server.url}/#/overview"
     board.open("#/jobs?queue=commands")
     board.button("Enqueue a job").click()
     board.confirm("Enqueue", command="echo 'first line'; sleep 5")
@@ -276,6 +278,24 @@ def test_a_command_is_enqueued_and_its_output_is_seen_as_it_runs(board: Board, a
         expect(board.main).to_contain_text(text)
     api.answer(popped)
     expect(board.main).to_contain_text("done")
+
+
+def test_without_the_link_a_command_is_not_enqueued(board: Board, api: Caller) -> None:
+    api.configure("refused", "work", runsCommands=True)
+    board.open("#/jobs?queue=refused")
+    board.button("Enqueue a job").click()
+    expect(board.dialog).to_be_visible()
+    board.dialog.locator("[name=command]").fill("true")
+    board.dialog.get_by_role("button", name="Enqueue").click()
+    expect(board.dialog).to_contain_text("open the link that `monarq serve` printed")
+    assert api.get("/api/v1/items?queue=refused")["items"] == []
+
+
+def test_the_link_of_an_earlier_start_is_said_to_be_over(board: Board) -> None:
+    board.page.goto(f"{board.server.url}/#local={'x' * 32}")
+    board.expect_notice("open the link that `monarq serve` printed last")
+    assert board.page.url == f"{board.server.url}/#/overview"
+    board.complaints.clear()  # the browser logs the 401
 
 
 # --- the system ----------------------------------------------------------------------------------

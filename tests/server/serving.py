@@ -26,6 +26,8 @@ from typing import Any, Self
 
 import psutil
 
+from monarq.local_token import HEADER
+
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 
@@ -226,7 +228,7 @@ class ServerProcess:
         timeout: float = 60.0,
     ) -> Answer:
         """One request on a connection of its own. A body that is not bytes is sent as JSON."""
-        sent = dict(headers or {})
+        sent = self.local_proof() | dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         if body is not None:
@@ -243,6 +245,13 @@ class ServerProcess:
             answer = connection.getresponse()
             names = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, names, answer.read())
+
+    def local_proof(self) -> dict[str, str]:
+        """The header by which clients of the same user prove it, unless callers authenticate."""
+        file = Path(self._environment["XDG_DATA_HOME"]) / "monarq" / "local-token"
+        if self.settings.get("auth") or not file.exists():
+            return {}
+        return {HEADER: file.read_text()}
 
     def get(self, target: str, **options: Any) -> Answer:
         return self.request("GET", target, **options)

@@ -26,6 +26,7 @@ from monarq.client.http_errors import error_of, from_code
 from monarq.client.http_pops import HttpPops, Lane
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
+from monarq.client.local_proof import LocalProof
 from monarq.client.own_transaction import OwnTransactions
 from monarq.errors import (
     AlreadyAckedError,
@@ -89,6 +90,7 @@ class HttpLink(Link):
         self._timeout = timeout
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._headers = headers | {"Content-Type": "application/json"}
+        self._local = None if token is not None else LocalProof(self._urls)
         self._http: httpx.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
         self._pops = HttpPops(self._connect)
@@ -125,7 +127,11 @@ class HttpLink(Link):
             # Made once: to read all certificates takes longer than a call.
             self._tls = httpx.create_ssl_context()
         limits = httpx.Limits(max_connections=_CONNECTIONS)
-        return httpx.AsyncClient(headers=self._headers, limits=limits, verify=self._tls)
+        # The proof is for this machine: never for a proxy.
+        direct = None if self._local is None else dict.fromkeys(self._local.patterns)
+        return httpx.AsyncClient(
+            headers=self._headers, limits=limits, verify=self._tls, mounts=direct
+        )
 
     @property
     def admin(self) -> Admin:
@@ -289,6 +295,7 @@ class HttpLink(Link):
                     url + path,
                     params=parameters,
                     content=content,
+                    headers=None if self._local is None else self._local.headers(url),
                     timeout=timeout,
                     extensions=None if lane is None else lane.extensions(url),
                 )

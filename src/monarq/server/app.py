@@ -44,6 +44,7 @@ from monarq.server.exchange import (
     Role,
     StreamingResponse,
 )
+from monarq.server.local_callers import ANYBODY, OWNER, nobody_is_proven
 from monarq.server.routing import Route, Router, parameter_names
 from monarq.server.same_origin import check_host, check_origin, check_token
 from monarq.server.service import Service
@@ -53,16 +54,20 @@ from monarq.wire.queen import IGNORED_HEADER, ignored_of
 Authenticate = Callable[[dict[str, str]], Principal | Awaitable[Principal]]
 """Says who calls, by the request's headers, or raises `UnauthorizedError`."""
 
+Identify = Callable[[dict[str, str]], Principal]
+"""Says who calls where authentication is off. Raises nothing."""
+
 Observe = Callable[[Route | None, dict[str, str], int, float], None]
 """Told of every answer: its route (None if there is none), the request's headers, the status,
 and the seconds from the whole request to the whole answer."""
 
-_ANYONE = Principal(None, Role.ADMIN)
 _SMALL_BODY = 64 << 10
 """Bytes of a body that is sent without credentials, or to a call that takes none."""
-_TRUSTED = Admission(_ANYONE)
-_TRUSTED_SMALL = Admission(_ANYONE, _SMALL_BODY)
-_UNKNOWN = Admission(_ANYONE, _SMALL_BODY, UNAUTHENTICATED)
+_TRUSTED = Admission(ANYBODY)
+_TRUSTED_SMALL = Admission(ANYBODY, _SMALL_BODY)
+_OWNER = Admission(OWNER)
+_OWNER_SMALL = Admission(OWNER, _SMALL_BODY)
+_UNKNOWN = Admission(ANYBODY, _SMALL_BODY, UNAUTHENTICATED)
 _RANKS = {role: rank for rank, role in enumerate(Role, 1)}
 _TARGETS = 4096
 _TARGET_LENGTH = 1024
@@ -178,12 +183,14 @@ class Application:
         routes: Iterable[Route],
         *,
         authenticate: Authenticate | None = None,
+        identify: Identify = nobody_is_proven,
         observe: Observe | None = None,
     ) -> None:
         self._service = service
         self._router = Router(routes)
         self._plans = {id(route): _Plan(route) for route in self._router.routes}
         self._authenticate = authenticate
+        self._identify = identify
         self._observe = observe
         self._targets: dict[tuple[str, str], _Target] = {}
         settings = service.settings
@@ -207,15 +214,18 @@ class Application:
             plan = meaning.plan
             call.route = plan.route
             if self._authenticate is None:
-                self._check(meaning, _ANYONE, head)
+                principal = ANYBODY if plan.role is None else self._identify(head.headers)
+                self._check(meaning, principal, head)
+                if principal.is_proven:
+                    return _OWNER if plan.body is not None else _OWNER_SMALL
                 return _TRUSTED if plan.body is not None else _TRUSTED_SMALL
             if plan.role is None:
-                self._check(meaning, _ANYONE, head)
+                self._check(meaning, ANYBODY, head)
                 return _UNKNOWN
-            principal = self._authenticate(head.headers)
-            if isinstance(principal, Principal):
-                return self._admission(meaning, principal, head)
-            return self._admit_later(call, meaning, principal, head)
+            found = self._authenticate(head.headers)
+            if isinstance(found, Principal):
+                return self._admission(meaning, found, head)
+            return self._admit_later(call, meaning, found, head)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             return call.failed(error)
 
@@ -247,8 +257,10 @@ class Application:
             call.route = meaning.plan.route
             if admission is not None:
                 return call.settle(self._serve(meaning, admission.principal, head, body))
-            if self._authenticate is None or meaning.plan.role is None:
-                return call.settle(self._answer(meaning, _ANYONE, head, body))
+            if meaning.plan.role is None:
+                return call.settle(self._answer(meaning, ANYBODY, head, body))
+            if self._authenticate is None:
+                return call.settle(self._answer(meaning, self._identify(head.headers), head, body))
             principal = self._authenticate(head.headers)
             if isinstance(principal, Principal):
                 return call.settle(self._answer(meaning, principal, head, body))
@@ -284,6 +296,8 @@ class Application:
         plan = meaning.plan
         if plan.role is not None and _RANKS[principal.role] < plan.rank:
             raise ForbiddenError(f"this call needs the role {plan.role}, not {principal.role}")
+        if plan.role is Role.JOBS:
+            principal.check_may_run_commands("this call")
         if plan.changes:
             if head.meaning is None:
                 check_origin(head.headers)

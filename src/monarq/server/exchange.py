@@ -12,6 +12,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from monarq.errors import ForbiddenError
+from monarq.local_token import HEADER, token_file
+
 T = TypeVar("T")
 
 JSON = b"application/json"
@@ -34,11 +37,26 @@ class Principal(Struct, frozen=True):
     role: Role
     csrf_token: str | None = None
     """Known by a cookie: what a call that changes something must send besides."""
+    is_proven: bool = True
+    """False where authentication is off and the caller did not prove to be the broker's user:
+    everything but running commands is allowed then."""
 
     @property
     def may_run_commands(self) -> bool:
         """Return whether the caller may enqueue shell commands and work on their queues."""
-        return self.role in (Role.JOBS, Role.ADMIN)
+        return self.is_proven and self.role in (Role.JOBS, Role.ADMIN)
+
+    def check_may_run_commands(self, what: str) -> None:
+        """Raise ForbiddenError if it may not; `what` begins the sentence ("this call")."""
+        if self.may_run_commands:
+            return
+        if not self.is_proven:
+            raise ForbiddenError(
+                f"{what} needs proof that you are the user who runs this broker: send the token "
+                f"in that user's file {token_file()} as the header {HEADER}; in a browser, open "
+                "the link that `monarq serve` printed"
+            )
+        raise ForbiddenError(f"{what} needs the role {Role.JOBS}, not {self.role}")
 
 
 UNAUTHENTICATED = ""

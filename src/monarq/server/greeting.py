@@ -15,14 +15,18 @@ logger = logging.getLogger("monarq.serving")
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
-def greet(settings: Settings, port: int) -> None:
+def greet(settings: Settings, port: int, link_code: str | None = None) -> None:
+    """Say where the broker listens. The link to the dashboard holds `link_code`; the log does
+    not."""
     url = url_of(settings, port)
     store = without_password(store_address(settings))
     data = str(data_directory(settings))
     if settings.insecure and not settings.auth:
-        logger.warning("nobody is authenticated: whoever reaches this port may do everything")
+        logger.warning(
+            "nobody is authenticated: whoever reaches this port may do everything but run commands"
+        )
     if is_text(settings):
-        sys.stdout.write(_text(settings, url, store, data))
+        sys.stdout.write(_text(settings, url, store, data, link_code))
         sys.stdout.flush()
         return
     fields = {
@@ -44,7 +48,7 @@ def url_of(settings: Settings, port: int) -> str:
     return f"{'https' if settings.tls_certificate else 'http'}://{host}:{port}"
 
 
-def _text(settings: Settings, url: str, store: str, data: str) -> str:
+def _text(settings: Settings, url: str, store: str, data: str, link_code: str | None) -> str:
     where = f" (on {settings.host})" if settings.host in _EVERYWHERE else ""
     options = ""
     if settings.tls_certificate:
@@ -56,7 +60,7 @@ def _text(settings: Settings, url: str, store: str, data: str) -> str:
         (
             f"Monarq {version('monarq')}",
             f"  listens on  {url}{where}",
-            f"  dashboard   {url}/",
+            f"  dashboard   {url}/{'' if link_code is None else f'#local={link_code}'}",
             f"  store       {store}",
             f"  data        {data}",
             "",

@@ -9,6 +9,7 @@ from monarq.clock import Clock, SystemClock
 from monarq.config import Settings
 from monarq.places import is_postgres, store_address
 from monarq.server.export_slots import ExportSlots
+from monarq.server.local_callers import LocalCallers
 from monarq.server.metrics import Metrics
 from monarq.server.queue_totals import TotalsReader
 from monarq.server.sessions import Sessions
@@ -35,6 +36,8 @@ class Service:
     slow: SlowRequests = field(init=False)
     sessions: Sessions | None = None
     """None where nobody is asked who they are."""
+    local: LocalCallers | None = None
+    """Where nobody is asked who they are: knows the broker's own user."""
     overview: tuple[Sight, OverviewSight] | None = field(default=None, init=False)
     """The latest that was told to those who watch, and what it was made of."""
 

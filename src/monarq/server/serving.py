@@ -24,6 +24,7 @@ from monarq.server.allocation import keep_freed_memory
 from monarq.server.garbage import spare_what_stays
 from monarq.server.greeting import greet
 from monarq.server.listening import close_all, open_listeners, raise_file_limit, reserve_port
+from monarq.server.local_callers import new_link_code
 from monarq.server.supervisor import STOP_NOW, UNUSABLE, Supervisor
 from monarq.server.worker import Worker
 from monarq.settings_checks import contradictions
@@ -58,7 +59,13 @@ def _within_file_limit(settings: Settings) -> Settings:
 # --- one process -------------------------------------------------------------------------
 
 
+def _link_code(settings: Settings) -> str | None:
+    """The code of the link to the dashboard, which all processes must know."""
+    return None if settings.auth else new_link_code()
+
+
 def _run_alone(settings: Settings) -> int:
+    link_code = _link_code(settings)
     listeners = open_listeners(settings.host, settings.port)
     port = listeners[0].getsockname()[1]
     start_peers = None
@@ -68,8 +75,9 @@ def _run_alone(settings: Settings) -> int:
         _run_worker(
             settings,
             listeners,
-            ready=functools.partial(greet, settings, port),
+            ready=functools.partial(greet, settings, port, link_code),
             start_peers=start_peers,
+            link_code=link_code,
         )
     finally:
         close_all(listeners)
@@ -85,6 +93,7 @@ def _run_worker(
     run_dir: Path | None = None,
     number: int = 0,
     lifeline: int | None = None,
+    link_code: str | None,
 ) -> None:
     def begun() -> None:
         spare_what_stays()
@@ -99,6 +108,7 @@ def _run_worker(
             start_peers=start_peers,
             run_dir=run_dir,
             number=number,
+            link_code=link_code,
         )
         loop = asyncio.get_running_loop()
         if lifeline is None:
@@ -151,11 +161,12 @@ def _run_several(settings: Settings) -> int:
     if not settings.peer_key and not settings.peers:
         # Only our own processes talk to each other, so nobody else needs to know it.
         settings = msgspec.structs.replace(settings, peer_key=secrets.token_hex(16))
+    link_code = _link_code(settings)
     with tempfile.TemporaryDirectory(prefix="monarq-") as run_dir:
         supervisor = Supervisor(
             settings.workers,
-            functools.partial(_run_child, settings, port, notices, Path(run_dir)),
-            functools.partial(greet, settings, port),
+            functools.partial(_run_child, settings, port, notices, Path(run_dir), link_code),
+            functools.partial(greet, settings, port, link_code),
             stop_seconds=settings.drain_seconds + SUPERVISOR_GRACE_SECONDS,
         )
         try:
@@ -187,6 +198,7 @@ def _run_child(
     port: int,
     notices: Sequence[socket.socket],
     run_dir: Path,
+    link_code: str | None,
     number: int,
     ready: Callable[[], None],
     lifeline: int,
@@ -204,6 +216,7 @@ def _run_child(
             run_dir=run_dir,
             number=number,
             lifeline=lifeline,
+            link_code=link_code,
         )
     except MonarqError as error:
         sys.stderr.write(f"monarq: {error}\n")

@@ -136,7 +136,7 @@ class Sessions:
             role = self._authenticator.role_of_key(claims.key_id)
         if role is None:
             return None
-        csrf = _mac(secret, b"csrf", cookie)
+        csrf = mac(secret, b"csrf", cookie)
         return Session(Principal(claims.subject, role, csrf_token=csrf), claims.until, cookie, csrf)
 
     # --- the secret --------------------------------------------------------------------------
@@ -159,22 +159,22 @@ class Sessions:
             return self._secret
 
 
-def cookie_of(headers: dict[str, str]) -> str | None:
+def cookie_of(headers: dict[str, str], cookie: str = COOKIE) -> str | None:
     """The session's cookie, if the request has one."""
     for part in headers.get("cookie", "").split(";"):
         name, _, value = part.strip().partition("=")
-        if name == COOKIE and 0 < len(value) <= _LONGEST_COOKIE and value.isascii():
+        if name == cookie and 0 < len(value) <= _LONGEST_COOKIE and value.isascii():
             return value
     return None
 
 
-def set_cookie(session: Session, now: int, *, is_secure: bool) -> bytes:
+def set_cookie(session: Session, now: int, *, is_secure: bool, name: str = COOKIE) -> bytes:
     seconds = max(0, (session.until - now) // SECOND)
-    return _cookie(f"{COOKIE}={session.cookie}; Max-Age={seconds}", is_secure)
+    return _cookie(f"{name}={session.cookie}; Max-Age={seconds}", is_secure)
 
 
-def clear_cookie(*, is_secure: bool) -> bytes:
-    return _cookie(f"{COOKIE}=; Max-Age=0", is_secure)
+def clear_cookie(*, is_secure: bool, name: str = COOKIE) -> bytes:
+    return _cookie(f"{name}=; Max-Age=0", is_secure)
 
 
 def _cookie(start: str, is_secure: bool) -> bytes:
@@ -183,10 +183,10 @@ def _cookie(start: str, is_secure: bool) -> bytes:
 
 
 def _signature(secret: bytes, body: str) -> str:
-    return _mac(secret, b"session", body)
+    return mac(secret, b"session", body)
 
 
-def _mac(secret: bytes, purpose: bytes, text: str) -> str:
+def mac(secret: bytes, purpose: bytes, text: str) -> str:
     return _text(hmac.digest(secret, purpose + b":" + text.encode(), "sha256"))
 
 

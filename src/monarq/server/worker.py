@@ -30,6 +30,7 @@ from monarq.server.app import Application
 from monarq.server.auth import Authenticator
 from monarq.server.http import Connection, Endpoint, Limits
 from monarq.server.listening import BACKLOG, ListenError, load_certificate, tls_context
+from monarq.server.local_callers import LocalCallers, nobody_is_proven
 from monarq.server.observing import Observer
 from monarq.server.routes import ROUTES
 from monarq.server.service import Service
@@ -55,6 +56,7 @@ class Worker:
         start_peers: Callable[[], Awaitable[Peers]] | None = None,
         run_dir: Path | None = None,
         number: int = 0,
+        link_code: str | None = None,
     ) -> None:
         self._settings = settings
         self._listeners = listeners
@@ -62,6 +64,7 @@ class Worker:
         self._start_peers = start_peers
         self._run_dir = run_dir
         self._number = number
+        self._link_code = link_code
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._streams: Streams | None = None
@@ -117,7 +120,9 @@ class Worker:
         stack.push_async_callback(self._close_broker, broker)
         service = Service(broker, settings, SystemClock().now(), version("monarq"))
         authenticate = None
-        if authenticator is not None:
+        if authenticator is None:
+            service.local = LocalCallers.start(self._link_code, service.clock)
+        else:
             service.sessions = Sessions(
                 authenticator, lambda: broker.store, service.clock, time.monotonic
             )
@@ -134,6 +139,7 @@ class Worker:
             service,
             ROUTES,
             authenticate=authenticate,
+            identify=service.local.identify if service.local is not None else nobody_is_proven,
             observe=Observer(settings, metrics.requests, self._spans(stack), service.slow).observe,
         )
         endpoint = Endpoint(application, Limits.of(settings), counters=metrics.connections)

@@ -13,7 +13,13 @@ RoleName = Literal["read", "write", "jobs", "admin"]
 
 class SignInBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     token: Annotated[
-        str, Meta(min_length=1, max_length=16_384, description="a JSON web token or an API key")
+        str,
+        Meta(
+            min_length=1,
+            max_length=16_384,
+            description="a JSON web token or an API key; with `auth` off, the code of the link "
+            "that `monarq serve` printed",
+        ),
     ]
 
 
@@ -24,7 +30,8 @@ class SessionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     subject: str | None
     role: RoleName | None
     roles: list[RoleName]
-    """All that the role includes."""
+    """All that the role includes. With `auth` off, `jobs` is among them only if the caller proved
+    to be the user who runs the broker."""
     csrf_token: str | None
     """What calls that change something must send as `X-CSRF-Token`; null where there is no
     cookie."""

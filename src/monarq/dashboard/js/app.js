@@ -8,6 +8,7 @@
 import { ApiError, get, post, remove, setCsrf, watch } from "./api.js";
 import { notice } from "./dialog.js";
 import { fill, h } from "./dom.js";
+import { enterByLink, isEntering } from "./entering.js";
 import { find, suggestions } from "./finding.js";
 import { Live } from "./live.js";
 import { empty, setServerTime, tellTimes } from "./parts.js";
@@ -333,7 +334,7 @@ async function askSession() {
   if (asking) return;
   asking = true;
   try {
-    const session = await get("session");
+    const session = (await enterByLink(model.section)) ?? (await get("session"));
     if (session.signedIn !== model.session.signedIn || !model.asked) await begin(session);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
@@ -357,6 +358,10 @@ watch({ unauthorised: () => askSession() });
 window.addEventListener("hashchange", () => {
   if (location.hash === "#main") {
     history.replaceState(null, "", link([model.section]));
+    return;
+  }
+  if (isEntering()) {
+    location.reload();
     return;
   }
   if (model.session.signedIn) openPage();

@@ -31,7 +31,9 @@ export async function enqueue(ctx, queues, queue) {
             ? "Needed."
             : ctx.can("jobs") || !runs(all.queue)
               ? null
-              : "Your role may not enqueue commands.",
+              : ctx.session().auth
+                ? "Your role may not enqueue commands."
+                : "To enqueue commands, open the link that `monarq serve` printed when it started.",
       },
       {
         name: "payload",

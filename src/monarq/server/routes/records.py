@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from monarq.errors import ForbiddenError
 from monarq.model import Record
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response, Role
@@ -39,8 +38,8 @@ async def get_record(service: Service, request: Request) -> Response:
 async def put_record(service: Service, request: Request) -> Response:
     body: RecordBody = request.body
     principal = request.principal
-    if request.path["kind"] == STOP_KIND and not principal.may_run_commands:
-        raise ForbiddenError(f"stopping a worker needs the role {Role.JOBS}, not {principal.role}")
+    if request.path["kind"] == STOP_KIND:
+        principal.check_may_run_commands("stopping a worker")
     record = await service.broker.store.put_record(
         request.path["kind"],
         request.path["key"],

@@ -6,10 +6,12 @@ import msgspec
 
 from monarq.errors import InvalidRequestError, UnauthorizedError
 from monarq.server.exchange import JSON, Principal, Request, Response, Role
+from monarq.server.local_callers import ANYBODY
+from monarq.server.local_callers import COOKIE as LOCAL_COOKIE
 from monarq.server.routing import Route
 from monarq.server.same_origin import check_origin, check_token
 from monarq.server.service import Service
-from monarq.server.sessions import Session, clear_cookie, set_cookie
+from monarq.server.sessions import Session, clear_cookie, cookie_of, set_cookie
 from monarq.times import iso
 from monarq.wire.session import RoleName, SessionAnswer, SignInBody
 
@@ -19,7 +21,7 @@ _NO_STORE = (b"Cache-Control", b"no-store")
 
 async def get_session(service: Service, request: Request) -> Response:
     if service.sessions is None:
-        return _answer(_known(service, Principal(None, Role.ADMIN), None))
+        return _answer(_local(service, request))
     try:
         session = await service.sessions.session(request.headers)
     except UnauthorizedError:
@@ -31,7 +33,7 @@ async def sign_in(service: Service, request: Request) -> Response:
     body: SignInBody = request.body
     check_origin(request.headers)
     if service.sessions is None:
-        raise InvalidRequestError("nobody needs to sign in here: auth is off")
+        return _sign_in_locally(service, request, body.token.strip())
     session = await service.sessions.sign_in(body.token.strip())
     cookie = set_cookie(session, service.now(), is_secure=_is_secure(service, request))
     return _answer(_known(service, session.principal, session), cookie)
@@ -40,7 +42,10 @@ async def sign_in(service: Service, request: Request) -> Response:
 async def sign_out(service: Service, request: Request) -> Response:
     check_origin(request.headers)
     if service.sessions is None:
-        return _answer(_known(service, Principal(None, Role.ADMIN), None))
+        cleared = None
+        if cookie_of(request.headers, LOCAL_COOKIE) is not None:
+            cleared = clear_cookie(is_secure=_is_secure(service, request), name=LOCAL_COOKIE)
+        return _answer(_known(service, ANYBODY, None), cleared)
     try:
         session = await service.sessions.session(request.headers)
     except UnauthorizedError:
@@ -48,6 +53,21 @@ async def sign_out(service: Service, request: Request) -> Response:
     else:
         check_token(request.headers, session.principal)
     return _answer(_NOBODY, clear_cookie(is_secure=_is_secure(service, request)))
+
+
+def _local(service: Service, request: Request) -> SessionAnswer:
+    """Where authentication is off: the page may run commands if it has the cookie."""
+    session = None if service.local is None else service.local.session(request.headers)
+    return _known(service, ANYBODY if session is None else session.principal, session)
+
+
+def _sign_in_locally(service: Service, request: Request, code: str) -> Response:
+    if service.local is None:
+        raise InvalidRequestError("nobody needs to sign in here: auth is off")
+    session = service.local.sign_in(code)
+    is_secure = _is_secure(service, request)
+    cookie = set_cookie(session, service.now(), is_secure=is_secure, name=LOCAL_COOKIE)
+    return _answer(_known(service, session.principal, session), cookie)
 
 
 def _answer(answer: SessionAnswer, cookie: bytes | None = None) -> Response:
@@ -83,7 +103,9 @@ def _known(service: Service, principal: Principal, session: Session | None) -> S
         signed_in=True,
         subject=principal.subject,
         role=_name(principal.role),
-        roles=[_name(role) for role in included],
+        roles=[
+            _name(role) for role in included if role is not Role.JOBS or principal.may_run_commands
+        ],
         csrf_token=session.csrf_token if session is not None else None,
         expires_at=iso(session.until) if session is not None else None,
         version=service.version,

@@ -36,7 +36,10 @@ def check_may_work(runs_commands: bool, queue: str, commands: bool) -> None:
 
 
 def forbidden(why: str) -> ForbiddenError:
-    return ForbiddenError(f"{why}: this needs the role jobs or admin")
+    return ForbiddenError(
+        f"{why}: this needs the role jobs or admin, or without authentication the header "
+        "X-Monarq-Local with the token of the user who runs the broker"
+    )
 
 
 def check_mark_of_commands(
