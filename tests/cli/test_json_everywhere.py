@@ -79,6 +79,11 @@ def set_aside(cli: Invoke, _: Path) -> Mapping[str, str]:
     return {"ASIDE": cli.json("buffer", "list")["files"][0]["name"]}
 
 
+def an_encryption_key(cli: Invoke, path: Path) -> Mapping[str, str]:
+    cli.environment["MONARQ_ENCRYPTION_KEYS"] = "00" * 32
+    return a_queue(cli, path)
+
+
 #: How each command is called, and what must be there before.
 CALLS: dict[str, tuple[Prepare, str]] = {
     "ack": (a_lease, "--lease LEASE --group g"),
@@ -120,6 +125,7 @@ CALLS: dict[str, tuple[Prepare, str]] = {
     "queue resume": (a_queue, "orders"),
     "queue set": (a_queue, "orders --lease-time 5"),
     "queue show": (a_queue, "orders"),
+    "rekey": (an_encryption_key, ""),
     "retry": (a_job, "j"),
     "show": (a_job, "j"),
     "status": (a_job, ""),

@@ -1,12 +1,15 @@
 """What lies on the disk or in the tables of a store, and how to change it behind its back."""
 
 import asyncio
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from monarq.crypto import fingerprint
 from tests.store.conftest import Place
 
 
@@ -71,3 +74,9 @@ async def swap(place: Place, table: str, column: str, first: str, second: str) -
     assert one != other
     await run_sql(place, f"update {table} set {column} = ? where {first}", other)
     await run_sql(place, f"update {table} set {column} = ? where {second}", one)
+
+
+def sealed_without_place(key: bytes, payload: bytes) -> bytes:
+    """As Monarq sealed payloads before it bound them to their place."""
+    nonce = os.urandom(12)
+    return b"\x01" + fingerprint(key) + nonce + AESGCM(key).encrypt(nonce, payload, None)

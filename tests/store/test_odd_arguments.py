@@ -131,6 +131,7 @@ OF_ONE_CALL: dict[tuple[str, str], list[Any]] = {
 #: Of each call, arguments that all stores accept.
 GOOD: dict[str, dict[str, Any]] = {
     "lifecycle": {"limit": 10},
+    "rekey_step": {"limit": 10, "after": None},
     "configure": {"name": "q", "kind": None, "namespace": "n", "task": "t", "options": {}},
     "get_queue": {"name": "q"},
     "list_queues": {"namespace": "n", "task": "t", "limit": 1, "after": None},

@@ -1,16 +1,12 @@
 """Sealed values are bound to their place: what was moved or exchanged by SQL is noticed, and what
 the store itself moves stays readable."""
 
-import os
-
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from monarq.crypto import fingerprint
 from monarq.errors import EncryptionKeyError
 from monarq.model import DEFAULT_GROUP, DeadLetterFilter, QueueKind
 from monarq.store import Store
-from tests.store.at_rest import run_sql, swap
+from tests.store.at_rest import run_sql, sealed_without_place, swap
 from tests.store.calls import ack, pop, pop_one, push, push_many
 from tests.store.conftest import KEY, OpenStore, Place
 from tests.store.scenarios import (
@@ -27,12 +23,6 @@ from tests.store.scenarios import (
 
 BOTH = pytest.mark.parametrize("kind", [ORDERED, WORK])
 SEALING = {"encryptionEnabled": True}
-
-
-def sealed_without_place(payload: bytes) -> bytes:
-    """As Monarq sealed payloads before it bound them to their place."""
-    nonce = os.urandom(12)
-    return b"\x01" + fingerprint(KEY) + nonce + AESGCM(KEY).encrypt(nonce, payload, None)
 
 
 async def refuses_to_pop(store: Store, queue: str) -> None:
@@ -215,7 +205,7 @@ async def test_payloads_that_were_sealed_before_they_were_bound_are_read_moved_a
     await store.configure("q", kind=kind, options=SEALING)
     await push(store, "q", b'"x"')
     table, column = ("items", "payload") if kind is WORK else ("segments", "data")
-    await run_sql(place, f"update {table} set {column} = ?", sealed_without_place(b'"x"'))
+    await run_sql(place, f"update {table} set {column} = ?", sealed_without_place(KEY, b'"x"'))
     other = await open_another()
     message, lease = await pop_one(other, "q")
     assert message.payload == b'"x"'

@@ -121,13 +121,16 @@ class Caller:
 
     @property
     def _store_options(self) -> dict[str, Any]:
-        settings = self._settings
-        if not settings.encryption_keys:
-            return {"keys": (), "schema": settings.schema}
+        return {"keys": self.encryption_keys, "schema": self._settings.schema}
+
+    @property
+    def encryption_keys(self) -> list[bytes]:
+        texts = self._settings.encryption_keys
+        if not texts:
+            return []
         from monarq.crypto import parse_key
 
-        keys = [parse_key(key) for key in settings.encryption_keys]
-        return {"keys": keys, "schema": settings.schema}
+        return [parse_key(text) for text in texts]
 
     @cached_property
     def _settings(self) -> Settings:

@@ -50,6 +50,7 @@ COMMANDS = {
     "config": "config",
     "api-key": "api_keys",
     "buffer": "buffer",
+    "rekey": "rekey",
     "bench": "bench",
     "reference": "reference",
 }

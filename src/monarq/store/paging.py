@@ -26,9 +26,9 @@ def position(after: str | None, kind: str, of: type[K]) -> K | None:
         packed = base64.urlsafe_b64decode(after.encode("ascii") + b"==")
         named, key = msgspec.msgpack.decode(packed, type=tuple[str, of])  # type: ignore[valid-type]
     except (msgspec.MsgspecError, binascii.Error, ValueError):
-        raise _not_a_token(after) from None
+        raise not_a_token(after) from None
     if named != kind or not _is_storable(key):
-        raise _not_a_token(after)
+        raise not_a_token(after)
     return key
 
 
@@ -79,5 +79,5 @@ class PassedOver:
         return self.after, 0 if at_end else self.left
 
 
-def _not_a_token(after: object) -> InvalidRequestError:
+def not_a_token(after: object) -> InvalidRequestError:
     return InvalidRequestError(f"{str(after)[:64]!r} is not where a page of this list ended")

@@ -248,15 +248,29 @@ def open_headers(headers: bytes | None, cipher: Cipher | None) -> bytes | None:
     headers: what cannot be opened stays as it is."""
     if headers is None or _SEALED_HEADER not in headers:
         return headers
-    known = _fields(headers)
-    error, queue = _text(known, DEAD_ERROR), _text(known, DEAD_FROM)
-    if cipher is None or error is None or queue is None or not is_sealed_text(error):
+    found = sealed_header(headers)
+    if cipher is None or found is None:
         return headers
+    queue, error = found
     try:
-        opened = cipher.open_text(error, error_context(queue))
+        return with_dead_error(headers, cipher.open_text(error, error_context(queue)))
     except EncryptionKeyError:
         return headers
-    return msgspec.json.encode({**known, DEAD_ERROR: opened})
+
+
+def sealed_header(headers: bytes) -> tuple[str, str] | None:
+    """The queue that a message died in, and its error, if that is sealed."""
+    if _SEALED_HEADER not in headers:
+        return None
+    known = _fields(headers)
+    error, queue = _text(known, DEAD_ERROR), _text(known, DEAD_FROM)
+    if error is None or queue is None or not is_sealed_text(error):
+        return None
+    return queue, error
+
+
+def with_dead_error(headers: bytes, error: str) -> bytes:
+    return msgspec.json.encode({**_fields(headers), DEAD_ERROR: error})
 
 
 def _fields(headers: bytes) -> dict[str, msgspec.Raw]:

@@ -30,6 +30,7 @@ from monarq.store.contract.inspecting import Inspecting
 from monarq.store.contract.queues import KeepingQueues
 from monarq.store.contract.records import KeepingRecords
 from monarq.store.contract.watching import Watching
+from monarq.store.rekeying import RekeyStep
 
 __all__ = ["Outcome", "Store"]
 
@@ -68,6 +69,11 @@ class Store(
     @abc.abstractmethod
     async def ping(self) -> None:
         """Return if the store can serve, raise `StoreUnavailableError` otherwise."""
+
+    @abc.abstractmethod
+    async def rekey_step(self, *, limit: int = 100, after: str | None = None) -> RekeyStep:
+        """Look at the next rows that may hold sealed values, and seal anew, with the first key and
+        for their place, those values that are not. `EncryptionKeyError` without a key."""
 
     @abc.abstractmethod
     async def changed(self) -> bool:

@@ -20,6 +20,7 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.store import rekeying
 from monarq.store.contract import Outcome, Store
 from monarq.store.postgres import (
     acks,
@@ -27,6 +28,7 @@ from monarq.store.postgres import (
     renewals,
     transactions,
 )
+from monarq.store.postgres import rekeying as postgres_rekeying
 from monarq.store.postgres.ack_and_pop import ack_and_pop
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.export_calls import ExportCalls
@@ -34,6 +36,7 @@ from monarq.store.postgres.inspect_calls import InspectCalls
 from monarq.store.postgres.pop import Popper
 from monarq.store.postgres.queue_calls import QueueCalls
 from monarq.store.postgres.watching import WatchingCalls
+from monarq.store.rekeying import RekeyStep
 from monarq.store.validation import check_max_bytes
 from monarq.store.validation.calls import checks_arguments
 
@@ -116,6 +119,14 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
             await transactions.run(self._database, self._catalog, self._cipher, request)
             for request in requests
         ]
+
+    async def rekey_step(self, *, limit: int = 100, after: str | None = None) -> RekeyStep:
+        if self._cipher is None:
+            raise rekeying.no_key()
+        place = rekeying.place(after, postgres_rekeying.TABLES)
+        if after is None:
+            await postgres_rekeying.wait_for_writers(self._database)
+        return await postgres_rekeying.step(self._database, self._cipher, place, limit)
 
     # --- the broker's own ----------------------------------------------------------------
 

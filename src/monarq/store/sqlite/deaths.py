@@ -161,7 +161,7 @@ def with_headers(headers: bytes | None, **more: str | int) -> bytes:
 def _remains(session: Session, death: Death) -> Remains:
     head = segment_log.head_at(session.db, death.partition_id, death.seq)
     assert head is not None
-    body = session.caches.segments.body(session.db, head)
+    body = session.caches.segments.stored_body(session.db, head)
     at = death.seq - head.first_seq
     [payload] = body.stored_payloads(at, at + 1)
     return Remains(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from monarq.model import (
     Attempt,
     DeadLetter,
@@ -17,7 +19,10 @@ from monarq.model import (
     StoredMessage,
     Trace,
 )
+from monarq.store import rekeying
+from monarq.store.rekeying import RekeyStep
 from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages, records
+from monarq.store.sqlite import rekeying as sqlite_rekeying
 from monarq.store.sqlite.calls import Calls
 
 _MOST_POINTS = 10_000
@@ -228,6 +233,15 @@ class InspectCalls(Calls):
 
     async def delete_record(self, kind: str, key: str) -> bool:
         return await self._write(lambda session: records.delete_record(session, kind, key))
+
+    async def rekey_step(self, *, limit: int = 100, after: str | None = None) -> RekeyStep:
+        cipher = self._cipher
+        if cipher is None:
+            raise rekeying.no_key()
+        place = rekeying.place(after, sqlite_rekeying.TABLES)
+        step = partial(sqlite_rekeying.step, cipher=cipher, at=place, limit=limit)
+        seen = await self._read(partial(step, writes=False))
+        return await self._write(partial(step, writes=True)) if seen.changed else seen
 
     # --- the broker's own ----------------------------------------------------------------
 

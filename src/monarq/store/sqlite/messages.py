@@ -219,7 +219,7 @@ def delete_message(
     head = segment_log.head_at(session.db, partition_id, seq)
     if head is None:
         raise _missing(partition_id, transaction_id)
-    body = session.caches.segments.body(session.db, head)
+    body = session.caches.segments.stored_body(session.db, head)
     at = seq - head.first_seq
     if body.offsets[at] == body.offsets[at + 1]:
         raise _missing(partition_id, transaction_id)

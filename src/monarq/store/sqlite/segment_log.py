@@ -123,6 +123,12 @@ class SegmentCache:
         self._keep(key, body)
         return body
 
+    def stored_body(self, db: sqlite3.Connection, head: Head) -> Body:
+        """The body whose stored bytes are to be written elsewhere. Sealed ones may have been sealed
+        anew with another key since they were kept here."""
+        body = self.body(db, head)
+        return Body(db.execute(_BODY, (head.id,)).fetchone()) if body.has_sealed else body
+
     def learn(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Segments that this transaction has inserted: what is pushed is mostly popped soon."""
         for partition_id, _, last_seq, _, *content in rows:

@@ -178,6 +178,7 @@ _PAGE = {"limit": _limit()}
 
 CHECKS: Mapping[str, Mapping[str, Check]] = {
     "lifecycle": {"limit": _limit(1_000_000)},
+    "rekey_step": _PAGE,
     # queues
     "configure": {
         "name": _QUEUE,
