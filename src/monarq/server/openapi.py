@@ -121,8 +121,9 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         if "default" in one:
             kept = {key: value for key, value in one.items() if key != "default"}
             if one["default"] is not None:
-                note = f"default `{json.dumps(one['default'])}`"
-                kept["description"] = "; ".join(filter(None, (one.get("description"), note)))
+                told = one.get("description", "").rstrip(".")
+                default = f"default `{json.dumps(one['default'])}`"
+                kept["description"] = f"{told}; {default}" if told else default
             schema["properties"][field] = kept
 
 
