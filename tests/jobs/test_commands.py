@@ -1,28 +1,30 @@
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from monarq.jobs import linux
 from monarq.jobs.commands import Command, Ended, Stream, run_command
-from monarq.jobs.guard import Guard
+from monarq.jobs.supervised import Supervisors
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    guard = Guard()
-    yield guard
-    guard.close()
+async def supervisors() -> AsyncIterator[Supervisors]:
+    supervisors = Supervisors()
+    yield supervisors
+    supervisors.close()
 
 
-async def run(guard: Guard, line: str, **options: object) -> tuple[Ended, str, str]:
+async def run(supervisors: Supervisors, line: str, **options: object) -> tuple[Ended, str, str]:
     said = {Stream.STDOUT: b"", Stream.STDERR: b""}
 
     def take(stream: Stream, data: bytes) -> None:
@@ -33,7 +35,7 @@ async def run(guard: Guard, line: str, **options: object) -> tuple[Ended, str, s
     ended = await run_command(
         Command(line, **options),  # type: ignore[arg-type]
         take,
-        guard=guard,
+        supervisors=supervisors,
         stop=stop,  # type: ignore[arg-type]
         grace_seconds=grace_seconds,  # type: ignore[arg-type]
     )
@@ -54,18 +56,20 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-async def test_exit_code_and_both_outputs_are_told(guard: Guard) -> None:
-    ended, out, err = await run(guard, "echo good; echo bad >&2; exit 3")
+async def test_exit_code_and_both_outputs_are_told(supervisors: Supervisors) -> None:
+    ended, out, err = await run(supervisors, "echo good; echo bad >&2; exit 3")
     assert (ended.exit_code, out, err) == (3, "good\n", "bad\n")
     assert ended.error == "exit code 3"
 
 
-async def test_success_has_no_error(guard: Guard) -> None:
-    ended, _, _ = await run(guard, "true")
+async def test_success_has_no_error(supervisors: Supervisors) -> None:
+    ended, _, _ = await run(supervisors, "true")
     assert (ended.exit_code, ended.error) == (0, None)
 
 
-async def test_output_comes_while_the_command_runs(guard: Guard, tmp_path: Path) -> None:
+async def test_output_comes_while_the_command_runs(
+    supervisors: Supervisors, tmp_path: Path
+) -> None:
     fifo = tmp_path / "go-on"
     os.mkfifo(fifo)
     first = asyncio.Event()
@@ -73,7 +77,7 @@ async def test_output_comes_while_the_command_runs(guard: Guard, tmp_path: Path)
         run_command(
             Command(f"echo first; read line < {fifo}; echo $line"),
             lambda stream, data: first.set(),
-            guard=guard,
+            supervisors=supervisors,
         )
     )
     await asyncio.wait_for(first.wait(), 10)
@@ -82,23 +86,27 @@ async def test_output_comes_while_the_command_runs(guard: Guard, tmp_path: Path)
     assert (await running).exit_code == 0
 
 
-async def test_a_command_that_is_not_there_fails_with_a_clear_error(guard: Guard) -> None:
-    ended, _, err = await run(guard, "no-such-command-here")
+async def test_a_command_that_is_not_there_fails_with_a_clear_error(
+    supervisors: Supervisors,
+) -> None:
+    ended, _, err = await run(supervisors, "no-such-command-here")
     assert ended.exit_code == 127
     assert ended.error == "exit code 127: command not found"
     assert "no-such-command-here" in err
 
 
 async def test_a_file_that_is_no_program_fails_with_a_clear_error(
-    guard: Guard, tmp_path: Path
+    supervisors: Supervisors, tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_text("x")
-    ended, _, _ = await run(guard, "./data", cwd=str(tmp_path))
+    ended, _, _ = await run(supervisors, "./data", cwd=str(tmp_path))
     assert ended.error == "exit code 126: command cannot be executed"
 
 
-async def test_a_missing_working_directory_fails_with_a_clear_error(guard: Guard) -> None:
-    ended, _, _ = await run(guard, "true", cwd="/no/such/directory")
+async def test_a_missing_working_directory_fails_with_a_clear_error(
+    supervisors: Supervisors,
+) -> None:
+    ended, _, _ = await run(supervisors, "true", cwd="/no/such/directory")
     assert ended.exit_code is None
     assert "/no/such/directory does not exist" in (ended.error or "")
 
@@ -113,59 +121,65 @@ async def test_a_missing_working_directory_fails_with_a_clear_error(guard: Guard
     ids=["too long", "nul", "a file"],
 )
 async def test_a_working_directory_that_cannot_be_looked_at_fails_with_a_clear_error(
-    guard: Guard, cwd: str, said: str
+    supervisors: Supervisors, cwd: str, said: str
 ) -> None:
-    ended, _, _ = await run(guard, "true", cwd=cwd)
+    ended, _, _ = await run(supervisors, "true", cwd=cwd)
     assert ended.exit_code is None
     assert said in (ended.error or "")
 
 
-async def test_a_line_with_a_nul_fails_with_a_clear_error(guard: Guard) -> None:
-    ended, _, _ = await run(guard, "echo a\0b")
+async def test_a_line_with_a_nul_fails_with_a_clear_error(supervisors: Supervisors) -> None:
+    ended, _, _ = await run(supervisors, "echo a\0b")
     assert ended.exit_code is None
     assert (ended.error or "").startswith("cannot start:")
 
 
-async def test_a_time_out_ends_the_command_and_its_children(guard: Guard) -> None:
-    ended, out, _ = await run(guard, "sleep 600 & echo $!; sleep 600", timeout=1.5)
+async def test_a_time_out_ends_the_command_and_its_children(supervisors: Supervisors) -> None:
+    ended, out, _ = await run(supervisors, "sleep 600 & echo $!; sleep 600", timeout=1.5)
     assert ended.timed_out
     assert ended.error == "timed out after 1.5 s"
     await asyncio.to_thread(wait_until_gone, int(out))
 
 
-async def test_a_command_that_ignores_term_is_killed(guard: Guard) -> None:
-    ended, _, _ = await run(guard, "trap '' TERM; while true; do sleep 0.1; done", timeout=1.5)
+async def test_a_command_that_ignores_term_is_killed(supervisors: Supervisors) -> None:
+    ended, _, _ = await run(
+        supervisors, "trap '' TERM; while true; do sleep 0.1; done", timeout=1.5
+    )
     assert ended.timed_out
     assert ended.exit_code == -signal.SIGKILL
 
 
-async def test_a_command_may_clean_up_when_its_time_is_over(guard: Guard) -> None:
+async def test_a_command_may_clean_up_when_its_time_is_over(supervisors: Supervisors) -> None:
     line = "trap 'echo cleaned; exit 9' TERM; while true; do sleep 0.05; done"
-    ended, out, _ = await run(guard, line, timeout=1.5, grace_seconds=30.0)
+    ended, out, _ = await run(supervisors, line, timeout=1.5, grace_seconds=30.0)
     assert (ended.exit_code, out) == (9, "cleaned\n")
     assert ended.timed_out
 
 
-async def test_stopping_ends_it_early(guard: Guard) -> None:
+async def test_stopping_ends_it_early(supervisors: Supervisors) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(0.1, stop.set)
-    ended, _, _ = await run(guard, "sleep 600", stop=stop)
+    ended, _, _ = await run(supervisors, "sleep 600", stop=stop)
     assert ended.stopped
     assert ended.error == "stopped with its worker"
 
 
-async def test_what_a_finished_command_left_in_its_group_is_killed(guard: Guard) -> None:
-    ended, out, _ = await run(guard, "sleep 600 >/dev/null 2>&1 & echo $!")
+async def test_what_a_finished_command_left_in_its_group_is_killed(
+    supervisors: Supervisors,
+) -> None:
+    ended, out, _ = await run(supervisors, "sleep 600 >/dev/null 2>&1 & echo $!")
     assert ended.exit_code == 0
     await asyncio.to_thread(wait_until_gone, int(out))
 
 
-async def test_a_daemon_that_holds_the_output_is_not_waited_for(guard: Guard) -> None:
+async def test_a_daemon_that_holds_the_output_is_not_waited_for(supervisors: Supervisors) -> None:
+    await run(supervisors, "true")
     files = psutil.Process().num_fds()
     line = "echo before; setsid sh -c 'echo $$; exec sleep 60' & sleep 0.2; exit 3"
-    ended, out, _ = await run(guard, line, timeout=30)
+    ended, out, _ = await run(supervisors, line, timeout=30)
     [before, daemon] = out.split()
-    os.kill(int(daemon), signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(daemon), signal.SIGKILL)
     assert (before, ended.exit_code, ended.timed_out) == ("before", 3, False)
     assert ended.seconds < 30
     for _ in range(10):
@@ -173,77 +187,163 @@ async def test_a_daemon_that_holds_the_output_is_not_waited_for(guard: Guard) ->
     assert psutil.Process().num_fds() == files
 
 
-async def test_a_command_killed_by_a_signal_says_which(guard: Guard) -> None:
-    ended, _, _ = await run(guard, "kill -SEGV $$")
+async def test_a_command_killed_by_a_signal_says_which(supervisors: Supervisors) -> None:
+    ended, _, _ = await run(supervisors, "kill -SEGV $$")
     assert ended.error == "killed by SIGSEGV"
 
 
 async def test_the_environment_is_clean_but_for_what_the_job_names(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
+    supervisors: Supervisors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_WORKER", "x")
-    _, out, _ = await run(guard, "env", env={"NAMED": "by the job; $(touch x)"})
+    _, out, _ = await run(supervisors, "env", env={"NAMED": "by the job; $(touch x)"})
     assert "SECRET_OF_THE_WORKER" not in out
     assert "NAMED=by the job; $(touch x)\n" in out
     assert "PATH=" in out
 
 
-async def test_a_command_reads_nothing_from_the_worker(guard: Guard) -> None:
-    ended, out, _ = await run(guard, "cat; echo end")
+async def test_a_command_reads_nothing_from_the_worker(supervisors: Supervisors) -> None:
+    ended, out, _ = await run(supervisors, "cat; echo end")
     assert (ended.exit_code, out) == (0, "end\n")
 
 
 WORKER = textwrap.dedent("""
-    import asyncio, sys
+    import asyncio, sys, time
     from monarq.jobs.commands import Command, run_command
-    from monarq.jobs.guard import Guard
+    from monarq.jobs.supervised import Supervisors
 
     def take(stream, data):
         sys.stdout.write(data.decode())
         sys.stdout.flush()
 
-    class Watch(Guard):
-        def watch(self, group):
-            super().watch(group, *map(float, sys.argv[1:]))
+    class Lease:
+        def tell_end(self, told):
+            if told is not None:
+                for seconds in map(float, sys.argv[1:]):
+                    told(time.monotonic() + seconds)
 
-    line = "sleep 600 & echo $$ $!; wait"
-    asyncio.run(run_command(Command(line), take, guard=Watch()))
+    line = "sleep 600 & setsid sleep 600 & echo $$ $! $PPID; wait"
+    asyncio.run(run_command(Command(line), take, supervisors=Supervisors(), lease=Lease()))
 """)
 
 
+@contextlib.contextmanager
+def running_worker(*seconds: float) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A process that runs a command, and the PIDs of that, of a daemon and of the supervisor. The
+    command's lease ends so many seconds after its start."""
+    command = [sys.executable, "-c", WORKER, *map(str, seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        try:
+            pids = [int(pid) for pid in worker.stdout.readline().split()]
+            assert len(pids) == 3
+            yield worker, pids
+        finally:
+            worker.kill()
+
+
 def test_a_killed_workers_command_is_killed_with_its_children() -> None:
-    worker = subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True)
-    assert worker.stdout is not None
-    pids = [int(pid) for pid in worker.stdout.readline().split()]
-    worker.kill()
-    worker.wait()
-    worker.stdout.close()
-    for pid in pids:
-        wait_until_gone(pid)
+    with running_worker() as (worker, pids):
+        worker.kill()
+        worker.wait()
+        for pid in pids:
+            wait_until_gone(pid)
 
 
 def test_a_frozen_workers_command_is_killed_when_its_lease_is_over() -> None:
-    until = f"{time.monotonic() + 1}"
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, until], stdout=subprocess.PIPE, text=True
-    )
-    assert worker.stdout is not None
-    pids = [int(pid) for pid in worker.stdout.readline().split()]
-    worker.send_signal(signal.SIGSTOP)
-    for pid in pids:
-        wait_until_gone(pid)
-    worker.kill()
-    worker.wait()
-    worker.stdout.close()
+    with running_worker(1.0) as (worker, [command, daemon, _]):
+        worker.send_signal(signal.SIGSTOP)
+        for pid in (command, daemon):
+            wait_until_gone(pid)
 
 
-def test_a_command_whose_lease_was_renewed_goes_on(guard: Guard) -> None:
-    sleeping = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2)]
-    renewed, other = sleeping
-    guard.watch(renewed.pid, time.monotonic() + 0.2)
-    guard.watch(renewed.pid, time.monotonic() + 600)
-    guard.watch(other.pid, time.monotonic() + 0.4)
-    assert other.wait(30) == -signal.SIGKILL
-    assert renewed.poll() is None
-    guard.close()
-    assert renewed.wait(30) == -signal.SIGKILL
+def test_a_command_whose_lease_was_renewed_goes_on() -> None:
+    with (
+        running_worker(1.0, 600.0) as (_, [renewed, *_]),
+        running_worker(1.5) as (_, [other, *_]),
+    ):
+        wait_until_gone(other)
+        assert _is_alive(renewed)
+
+
+async def test_a_supervisor_that_its_job_kills_takes_everything_with_it(
+    supervisors: Supervisors,
+) -> None:
+    line = "setsid sleep 600 & echo $!; kill -KILL $PPID; sleep 600"
+    ended, out, _ = await run(supervisors, line)
+    assert ended.error == "the process that supervised it was killed"
+    if linux.IS_LINUX:
+        await asyncio.to_thread(wait_until_gone, int(out))
+    ended, out, _ = await run(supervisors, "echo next")
+    assert (ended.error, out) == (None, "next\n")
+
+
+async def test_a_starter_that_was_killed_is_started_again(supervisors: Supervisors) -> None:
+    _, out, _ = await run(supervisors, "ps -o ppid= -p $PPID")
+    os.kill(int(out), signal.SIGKILL)
+    # The supervisors that wait for a command go on; more are needed.
+    ends = await asyncio.gather(*(run(supervisors, "sleep 0.2; echo on") for _ in range(3)))
+    assert [out for _, out, _ in ends] == ["on\n"] * 3
+
+
+needs_linux = pytest.mark.skipif(not linux.IS_LINUX, reason="needs subreapers")
+
+ESCAPES = {
+    "setsid": "setsid sleep 600 & echo $!",
+    "double fork": "sh -c 'setsid sh -c \"sleep 600 & echo \\$!\" & exit' ",
+    "cleared environment": "env -i /usr/bin/setsid /bin/sleep 600 & echo $!",
+    "nohup in a pipe": "(nohup setsid sleep 600 >/dev/null 2>&1 & echo $!) | cat",
+}
+
+
+@needs_linux
+@pytest.mark.parametrize("line", ESCAPES.values(), ids=ESCAPES)
+async def test_a_process_that_left_the_group_ends_with_its_command(
+    supervisors: Supervisors, line: str
+) -> None:
+    ended, out, _ = await run(supervisors, f"{line}; sleep 0.3; exit 4")
+    assert ended.exit_code == 4
+    assert out.strip()
+    for pid in out.split():
+        await asyncio.to_thread(wait_until_gone, int(pid))
+
+
+@needs_linux
+async def test_only_the_processes_of_the_command_that_ends_are_killed(
+    supervisors: Supervisors, tmp_path: Path
+) -> None:
+    release = tmp_path / "release"
+    waiting = f"setsid sleep 600 & echo $!; until test -e {release}; do sleep 0.02; done"
+    long = asyncio.create_task(run(supervisors, f"{waiting}; kill -0 $! && echo there"))
+    for _ in range(5):
+        _, out, _ = await run(supervisors, "setsid sleep 600 & echo $!")
+        await asyncio.to_thread(wait_until_gone, int(out))
+    release.touch()
+    _, out, _ = await long
+    daemon, there = out.split()
+    assert there == "there"
+    await asyncio.to_thread(wait_until_gone, int(daemon))
+
+
+@needs_linux
+async def test_what_forks_while_it_is_killed_is_killed(supervisors: Supervisors) -> None:
+    line = 'f() { setsid sh -c "$1" x "$1" & }; f \'sleep 0.001; setsid sh -c "$1" x "$1"\''
+    ended, _, _ = await run(supervisors, f"{line}; sleep 0.3; echo $PPID")
+    assert ended.exit_code == 0
+    left = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "setsid sh -c" in " ".join(process.info["cmdline"] or [])
+    ]
+    assert not left
+
+
+@needs_linux
+async def test_a_command_does_not_inherit_that_signals_are_ignored(
+    supervisors: Supervisors,
+) -> None:
+    await run(supervisors, "true")
+    _, out, _ = await run(supervisors, "grep SigIgn /proc/self/status")
+    ignored = int(out.split()[1], 16)
+    # glibc's `posix_spawn` ignores two of its own, 32 and 33.
+    assert not ignored & 0x7FFF_FFFF

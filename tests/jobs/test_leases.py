@@ -12,8 +12,7 @@ from monarq.client.link import Link
 from monarq.errors import StoreUnavailableError
 from monarq.jobs import worker as worker_module
 from monarq.jobs.commands import GRACE_SECONDS
-from monarq.jobs.guard import Guard
-from monarq.jobs.leases import MARGIN_SECONDS, Leases, LeaseWatch, SharedLease
+from monarq.jobs.leases import MARGIN_SECONDS, Leases, SharedLease
 from monarq.jobs.worker import LEASE_SECONDS, RENEW_SECONDS, Worker
 from monarq.model import ItemState, Pop, Popped, Renew, Renewed
 from tests.jobs.test_worker import enqueue, until
@@ -95,39 +94,30 @@ async def test_a_lease_that_was_let_go_is_not_lost() -> None:
     assert not lost.is_set()
 
 
-class NotedGuard:
-    def __init__(self) -> None:
-        self.told: list[tuple[int, float | None]] = []
-        self.was_told = asyncio.Semaphore(0)
+async def test_a_commands_supervisor_knows_the_end_of_its_lease_until_the_command_is_over() -> None:
+    link = OtherLink(answers=1000)
+    told: list[float] = []
+    was_told = asyncio.Semaphore(0)
 
-    def watch(self, group: int, until: float) -> None:
-        self.told.append((group, until))
-        self.was_told.release()
+    def tell(end: float) -> None:
+        told.append(end)
+        was_told.release()
 
-    def forget(self, group: int) -> None:
-        self.told.append((group, None))
-
-
-async def test_the_guard_knows_the_end_of_a_commands_lease_until_the_command_is_over() -> None:
-    link, guard = OtherLink(answers=1000), NotedGuard()
     leases = Leases(cast(Link, link), lease_seconds=LEASE, renew_seconds=LEASE / 20)
     lease = SharedLease(leases, "1-a", 1)
-    watch = LeaseWatch(cast(Guard, guard), lease)
-    watch.watch(77)
+    lease.tell_end(tell)
     keeping = asyncio.create_task(leases.keep())
     async with asyncio.timeout(30):
         for _ in range(3):
-            await guard.was_told.acquire()
-    watch.forget(77)
-    known = list(guard.told)
+            await was_told.acquire()
+    lease.tell_end(None)
+    known = list(told)
     async with asyncio.timeout(30):
         for _ in range(link.asked._value + 2):
             await link.asked.acquire()
     keeping.cancel()
-    assert guard.told == known
-    *ends, last = [end for _, end in known]
-    assert last is None
-    assert sorted({end for end in ends if end is not None}) == ends
+    assert told == known
+    assert sorted(set(known)) == known
 
 
 def test_a_command_has_ended_by_the_end_of_its_lease() -> None:

@@ -9,6 +9,7 @@ from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,6})?) ?([KMGT]iB)?")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
@@ -86,6 +87,19 @@ def duration(seconds: float) -> str:
         return f"{minutes} m {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} m" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def parse_size(text: str, field: str) -> int:
+    """Bytes: `1048576`, `512KiB`, `1.5GiB`."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise InvalidRequestError(
+            f"{field} must be a number of bytes, or a size such as 512MiB or 2GiB, not {text!r}"
+        )
+    count = int(float(found[1]) * 1024 ** ("", "KiB", "MiB", "GiB", "TiB").index(found[2] or ""))
+    if not 0 < count < 2**63:
+        raise InvalidRequestError(f"{field} must be between 1 byte and 8 EiB, not {text!r}")
+    return count
 
 
 def size(count: int) -> str:

@@ -142,6 +142,10 @@ def version(as_json: bool = False) -> None:
 def main() -> None:
     """The script's entry point."""
     _open_closed_streams()
+    if "MONARQ_ENVIRONMENT_FD" in os.environ:
+        from monarq.jobs.environment import take_over
+
+        take_over()
     if sys.argv[1:] == ["--version"]:
         version()
         return

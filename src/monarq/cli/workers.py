@@ -18,6 +18,7 @@ from monarq.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from monarq.client.tasks import Tasks
+    from monarq.jobs.confinement import Confinement
     from monarq.jobs.processes import KnownWorker
 
 app = typer.Typer(help="Start, stop and watch the processes that run jobs.", no_args_is_help=True)
@@ -40,6 +41,44 @@ AppOption = Annotated[
 ConcurrencyOption = Annotated[
     int, typer.Option(min=1, max=10_000, help="jobs that one worker runs at a time")
 ]
+RunAsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run-as",
+        metavar="USER",
+        help="run commands as this user; only root can",
+        show_default=False,
+    ),
+]
+MaxMemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        help="memory that each process of a command may use: 536870912, 512MiB, 2GiB",
+        show_default=False,
+    ),
+]
+MaxProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-processes",
+        min=1,
+        max=1_000_000,
+        help="processes that the user who runs commands may have at a time",
+        show_default=False,
+    ),
+]
+MaxCpuOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-cpu-seconds",
+        min=1,
+        max=1_000_000_000,
+        help="CPU time that each process of a command may use",
+        show_default=False,
+    ),
+]
 BurstOption = Annotated[bool, typer.Option("--burst", help="end when there is nothing to do")]
 IdArgument = Annotated[str | None, typer.Argument(help="the worker's id", show_default=False)]
 
@@ -59,20 +98,33 @@ def start(
         bool, typer.Option("--detach", "-d", help="let them run on in the background")
     ] = False,
     burst: BurstOption = False,
+    run_as: RunAsOption = None,
+    max_memory: MaxMemoryOption = None,
+    max_processes: MaxProcessesOption = None,
+    max_cpu_seconds: MaxCpuOption = None,
 ) -> None:
     """Start worker processes. Without --detach they end with this command: Ctrl-C lets them finish
     the jobs that run, a second Ctrl-C ends those too and gives them back."""
     from monarq.cli.apps import load, where_jobs_go
     from monarq.cli.attending import Tie, attend
-    from monarq.jobs import processes
+    from monarq.jobs import environment, processes
     from monarq.jobs.presence import new_worker_id
 
+    _confinement(run_as, max_memory, max_processes, max_cpu_seconds)
+    environment.restart_hidden(caller.variables)
     client_of_app, tasks = load(app_name)
     _queues(queue, tasks)
     # Arguments can be seen by everyone on the machine, and an address may hold a password.
     os.environ.update(caller.variables)
     caller = where_jobs_go(caller, client_of_app)
     arguments = _arguments(queue, app_name, concurrency, burst)
+    for name, value in (
+        ("--run-as", run_as),
+        ("--max-memory", max_memory),
+        ("--max-processes", max_processes),
+        ("--max-cpu-seconds", max_cpu_seconds),
+    ):
+        arguments += [name, str(value)] if value is not None else []
     ids = [new_worker_id() for _ in range(count)]
     if not detach:
         tie = Tie()
@@ -103,6 +155,23 @@ def _arguments(queue: str | None, app_name: str | None, concurrency: int, burst:
     return [*arguments, "--burst"] if burst else arguments
 
 
+def _confinement(
+    run_as: str | None,
+    max_memory: str | None,
+    max_processes: int | None,
+    max_cpu_seconds: int | None,
+) -> Confinement:
+    from monarq.cli.formats import parse_size
+    from monarq.jobs.confinement import Confinement, find_user
+
+    return Confinement(
+        user=None if run_as is None else find_user(run_as),
+        max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
+        max_processes=max_processes,
+        max_cpu_seconds=max_cpu_seconds,
+    )
+
+
 def _data_directory() -> Path:
     from monarq.places import data_directory
     from monarq.settings_loading import load
@@ -125,10 +194,17 @@ def run(
     tied_to: Annotated[
         int | None, typer.Option(help="a pipe that closes when this worker is to stop")
     ] = None,
+    run_as: RunAsOption = None,
+    max_memory: MaxMemoryOption = None,
+    max_processes: MaxProcessesOption = None,
+    max_cpu_seconds: MaxCpuOption = None,
 ) -> None:
     """Be one worker, in this process."""
     from monarq.cli.apps import load, where_jobs_go
+    from monarq.jobs import linux
 
+    linux.hide_process()
+    confinement = _confinement(run_as, max_memory, max_processes, max_cpu_seconds)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
     )
@@ -137,7 +213,7 @@ def run(
     client_of_app, tasks = load(app_name)
     queues = _queues(queue, tasks)
     caller = where_jobs_go(caller, client_of_app)
-    asyncio.run(_work(caller, worker_id, queues, tasks, concurrency, burst, tied_to))
+    asyncio.run(_work(caller, worker_id, queues, tasks, concurrency, burst, tied_to, confinement))
 
 
 async def _work(
@@ -148,6 +224,7 @@ async def _work(
     concurrency: int,
     burst: bool,
     tied_to: int | None,
+    confinement: Confinement,
 ) -> None:
     from monarq.cli.attending import when_untied
     from monarq.cli.job_lines import ToldPresence
@@ -164,6 +241,7 @@ async def _work(
             concurrency=concurrency,
             burst=burst,
             worker_id=worker_id,
+            confinement=confinement,
         )
         worker.presence = ToldPresence(
             client.link,

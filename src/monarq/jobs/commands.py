@@ -1,31 +1,34 @@
 """Runs a job's shell command.
 
 In a process group of its own, with a clean environment, without input, for a limited time. What
-it prints is handed on as it comes. Knows nothing of queues and leases.
+it prints is handed on as it comes. When it ends, everything that it started ends. Knows nothing of
+queues and leases.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 
-#: All that a command inherits; what else it needs, the job names.
-INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
+from monarq.jobs.confinement import Confinement
+from monarq.jobs.environment import INHERITED
+from monarq.jobs.supervised import Over, SupervisedCommand, Supervisors
 
 #: How long a command has between SIGTERM and SIGKILL.
 GRACE_SECONDS = 5.0
 
-#: The command starts when the guard knows of it: if the worker dies before that, `read` meets
-#: the end of the pipe and nothing is run.
-_WHEN_TOLD = 'read -r go && exec /bin/sh -c "$1" </dev/null'
+#: How long a command that is killed may take to be gone. It takes longer if its supervisor is
+#: frozen, or if it waits for a device.
+_KILLED_SECONDS = 30.0
+
+_UNCONFINED = Confinement()
 
 
 class Stream(StrEnum):
@@ -46,62 +49,62 @@ class Ended(Struct, frozen=True, kw_only=True):
     """How a command ended. `error` says so in words; None if it exited with 0."""
 
     exit_code: int | None
-    """None if it could not be started. A negative one is the signal that ended it."""
+    """A negative one is the signal that ended it. None if it could not be started, or if its
+    supervisor was killed."""
     seconds: float
     error: str | None
     timed_out: bool = False
     stopped: bool = False
+    cpu_seconds: float = 0.0
 
 
 OnOutput = Callable[[Stream, bytes], None]
 
 
-class Watch(Protocol):
-    """Told of the process group of a command, and when that is over."""
+class Lease(Protocol):
+    """What a command may run under."""
 
-    def watch(self, group: int) -> None: ...
-
-    def forget(self, group: int) -> None: ...
+    def tell_end(self, told: Callable[[float], None] | None) -> None:
+        """Tell `told` when the lease ends, by `time.monotonic`: now, and when it is renewed."""
 
 
 async def run_command(
     command: Command,
     on_output: OnOutput,
     *,
-    guard: Watch,
+    supervisors: Supervisors,
+    lease: Lease | None = None,
+    confinement: Confinement = _UNCONFINED,
     stop: asyncio.Event | None = None,
     environment: Mapping[str, str] = os.environ,
     grace_seconds: float = GRACE_SECONDS,
 ) -> Ended:
     """Run it to its end. Setting `stop` ends it early, as its time-out does: SIGTERM to the whole
-    process group, after `grace_seconds` SIGKILL. When the command itself has ended, whatever it
-    left running in its group is killed: a job is over when it is over."""
+    process group, after `grace_seconds` SIGKILL. When the command itself has ended, everything that
+    it left running is killed: on Linux all its descendants, elsewhere its process group."""
     started = time.monotonic()
     try:
         async with (
             _Output(Stream.STDOUT, on_output) as out,
             _Output(Stream.STDERR, on_output) as err,
         ):
-            process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _WHEN_TOLD, "sh", command.line),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=out.write_end,
-                stderr=err.write_end,
-                env=_environment(environment, command.env),
-                cwd=command.cwd,
-                start_new_session=True,
-            )
-            guard.watch(process.pid)
-            try:
-                assert process.stdin is not None
-                process.stdin.write(b"go\n")
-                process.stdin.close()
-                return await _attend(process, command, (out, err), stop, started, grace_seconds)
-            finally:
-                _kill_group(process.pid, signal.SIGKILL)
-                guard.forget(process.pid)
+            user = confinement.user
+            async with supervisors.start(
+                command.line,
+                environment=_environment(environment, confinement.environment, command.env),
+                cwd=user.directory if command.cwd is None and user is not None else command.cwd,
+                outputs=(out.write_end, err.write_end),
+                confinement=confinement,
+            ) as running:
+                try:
+                    if lease is not None:
+                        lease.tell_end(running.end_at)
+                    return await _attend(running, command, (out, err), stop, started, grace_seconds)
+                finally:
+                    if lease is not None:
+                        lease.tell_end(None)
     except (OSError, ValueError) as error:
-        return Ended(exit_code=None, seconds=_since(started), error=_cannot_start(command, error))
+        return _not_started(started, str(error))
 
 
 class _Output(asyncio.Protocol):
@@ -138,7 +141,7 @@ class _Output(asyncio.Protocol):
 
 
 async def _attend(
-    process: asyncio.subprocess.Process,
+    running: SupervisedCommand,
     command: Command,
     outputs: tuple[_Output, _Output],
     stop: asyncio.Event | None,
@@ -148,58 +151,61 @@ async def _attend(
     for output in outputs:
         output.give_away()
     readers = [asyncio.ensure_future(output.ended.wait()) for output in outputs]
-    ended = asyncio.ensure_future(process.wait())
+    ended: asyncio.Future[Over] = running.over
     stopping = asyncio.ensure_future(stop.wait()) if stop is not None else None
     try:
-        waited_for = {ended, stopping} if stopping is not None else {ended}
+        waited_for: set[asyncio.Future[Any]] = {ended, *([stopping] if stopping else [])}
         await asyncio.wait(waited_for, timeout=command.timeout, return_when=asyncio.FIRST_COMPLETED)
         stopped = not ended.done() and stopping is not None and stopping.done()
         timed_out = not ended.done() and not stopped
         if not ended.done():
-            _kill_group(process.pid, signal.SIGTERM)
+            running.send_signal(signal.SIGTERM)
             await asyncio.wait({ended}, timeout=grace_seconds)
-        _kill_group(process.pid, signal.SIGKILL)
-        code = await ended
+            running.kill()
+            await asyncio.wait({ended}, timeout=_KILLED_SECONDS)
+        over = ended.result() if ended.done() else Over()
         seconds = _since(started)
-        # A process that left the group may hold the pipes open: its output is not waited for.
+        # A process that could not be killed may hold the pipes open.
         await asyncio.wait(readers, timeout=1.0)
     finally:
-        for task in (*readers, ended, *([stopping] if stopping is not None else [])):
+        for task in (*readers, *([stopping] if stopping is not None else [])):
             task.cancel()
+    if over.failed is not None:
+        if over.missing is not None and over.missing == command.cwd:
+            return _not_started(started, f"the working directory {command.cwd} does not exist")
+        return _not_started(started, over.failed)
     return Ended(
-        exit_code=code,
+        exit_code=over.status,
         seconds=seconds,
         timed_out=timed_out,
         stopped=stopped,
-        error=_in_words(code, command, timed_out=timed_out, stopped=stopped),
+        cpu_seconds=over.cpu_seconds,
+        error=_in_words(over.status, command, timed_out=timed_out, stopped=stopped),
     )
 
 
-def _environment(inherited: Mapping[str, str], named: Mapping[str, str]) -> dict[str, str]:
+def _environment(
+    inherited: Mapping[str, str], confined: Mapping[str, str], named: Mapping[str, str]
+) -> dict[str, str]:
     clean = {name: inherited[name] for name in INHERITED if name in inherited}
-    return clean | dict(named)
-
-
-def _kill_group(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+    return {**clean, **confined, **named}
 
 
 def _since(started: float) -> float:
     return time.monotonic() - started
 
 
-def _cannot_start(command: Command, error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError) and error.filename == command.cwd:
-        return f"cannot start: the working directory {command.cwd} does not exist"
-    return f"cannot start: {error}"
+def _not_started(started: float, why: str) -> Ended:
+    return Ended(exit_code=None, seconds=_since(started), error=f"cannot start: {why}")
 
 
-def _in_words(code: int, command: Command, *, timed_out: bool, stopped: bool) -> str | None:
+def _in_words(code: int | None, command: Command, *, timed_out: bool, stopped: bool) -> str | None:
     if timed_out:
         return f"timed out after {command.timeout:g} s"
     if stopped:
         return "stopped with its worker"
+    if code is None:
+        return "the process that supervised it was killed"
     if code == 0:
         return None
     if code < 0:

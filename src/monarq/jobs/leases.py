@@ -10,7 +10,6 @@ from collections.abc import Callable
 from monarq.client.link import Link
 from monarq.errors import LeaseError, MonarqError
 from monarq.jobs.commands import GRACE_SECONDS
-from monarq.jobs.guard import Guard
 from monarq.model import Renew
 
 log = logging.getLogger("monarq.worker")
@@ -158,18 +157,3 @@ class SharedLease:
         self.is_lost = True
         for stop in self._stops:
             stop.set()
-
-
-class LeaseWatch:
-    """Has the guard end a command with its lease, should nobody else be able to by then."""
-
-    def __init__(self, guard: Guard, lease: SharedLease) -> None:
-        self._guard = guard
-        self._lease = lease
-
-    def watch(self, group: int) -> None:
-        self._lease.tell_end(lambda end: self._guard.watch(group, end))
-
-    def forget(self, group: int) -> None:
-        self._lease.tell_end(None)
-        self._guard.forget(group)

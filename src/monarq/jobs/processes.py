@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import psutil
@@ -23,6 +24,7 @@ import psutil
 from monarq import private_files
 from monarq.client.client import Client
 from monarq.errors import NotFoundError
+from monarq.jobs.environment import hand_over
 from monarq.jobs.identity import is_alive
 from monarq.jobs.presence import KIND, STOP_KIND, WorkerInfo, is_lost, read_worker
 from monarq.model import Record
@@ -57,25 +59,36 @@ def log_file(data: Path, worker_id: str) -> Path:
 def start_tied(worker_id: str, arguments: Sequence[str], tie: int) -> subprocess.Popen[bytes]:
     """A worker in a session of its own, so that Ctrl-C is not for it. `tie` is a pipe to read: it
     stops when nobody holds the other end any more."""
-    return subprocess.Popen(
-        command_line(worker_id, [*arguments, "--tied-to", str(tie)]),
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        pass_fds=[tie],
-    )
+    return _start(worker_id, [*arguments, "--tied-to", str(tie)], pass_fds=[tie])
 
 
 def start_detached(worker_id: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """A worker that lives on when this process ends."""
     descriptor = private_files.open_file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with os.fdopen(descriptor, "ab") as file:
+        return _start(worker_id, arguments, output=file)
+
+
+def _start(
+    worker_id: str,
+    arguments: Sequence[str],
+    *,
+    output: IO[bytes] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    environment, descriptor = hand_over(os.environ)
+    try:
         return subprocess.Popen(
             command_line(worker_id, arguments),
             stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
+            stdout=output,
+            stderr=output,
+            env=environment,
             start_new_session=True,
+            pass_fds=[descriptor, *pass_fds],
         )
+    finally:
+        os.close(descriptor)
 
 
 def wait_until_there(

@@ -17,8 +17,10 @@ from msgspec import Struct
 
 from monarq.client.handlers import as_text, error_text, in_thread, raise_if_cancelled
 from monarq.job import AttemptResult, CommandJob, TaskJob
-from monarq.jobs.commands import Command, OnOutput, Stream, Watch, run_command
+from monarq.jobs.commands import Command, Lease, OnOutput, Stream, run_command
+from monarq.jobs.confinement import Confinement
 from monarq.jobs.output import BoundedOutput
+from monarq.jobs.supervised import Supervisors
 
 _TRACEBACK_FRAMES = 20
 
@@ -45,7 +47,9 @@ class Runnable(Protocol):
 async def run_command_job(
     job: CommandJob,
     *,
-    guard: Watch,
+    supervisors: Supervisors,
+    lease: Lease,
+    confinement: Confinement,
     stop: asyncio.Event,
     on_output: OnOutput | None = None,
     default_timeout: float | None = None,
@@ -59,11 +63,15 @@ async def run_command_job(
 
     timeout = default_timeout if job.timeout is None else job.timeout
     command = Command(job.command, job.env, job.cwd, timeout)
-    ended = await run_command(command, take, guard=guard, stop=stop)
+    ended = await run_command(
+        command, take, supervisors=supervisors, lease=lease, confinement=confinement, stop=stop
+    )
     error = ended.error
     if error is not None:
         last = printed[Stream.STDERR].text.strip().rpartition("\n")[2]
+        why = confinement.explain(ended.exit_code or 0, ended.cpu_seconds, last)
         error = f"{error}: {last[:500]}" if last and not ended.timed_out else error
+        error = error if why is None else f"{error} ({why})"
     return Outcome(
         result=AttemptResult(
             seconds=round(ended.seconds, 6),

@@ -24,15 +24,16 @@ from monarq.errors import InvalidRequestError, LeaseError, MonarqError, NotFound
 from monarq.job import CommandJob, TaskJob, read_job, read_task_job
 from monarq.jobs.answers import Answers
 from monarq.jobs.commands import GRACE_SECONDS
+from monarq.jobs.confinement import Confinement
 from monarq.jobs.crew import Crew
 from monarq.jobs.cron import Scheduler
-from monarq.jobs.guard import Guard
 from monarq.jobs.keepers import keep_running
-from monarq.jobs.leases import Leases, LeaseWatch, SharedLease
+from monarq.jobs.leases import Leases, SharedLease
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.pace import Pace, Stuck
 from monarq.jobs.presence import Presence, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, TaskRun, run_command_job
+from monarq.jobs.supervised import Supervisors
 from monarq.jobs.threads import Threads
 from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind, Renew
 
@@ -89,6 +90,7 @@ class Worker:
         lease_seconds: float = LEASE_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
+        confinement: Confinement | None = None,
     ) -> None:
         if not queues:
             raise InvalidRequestError("a worker needs a queue to work on")
@@ -118,7 +120,8 @@ class Worker:
         self._pace = Pace(time.monotonic())
         self._answers = Answers(client.link, patience_seconds=lease_seconds)
         self._runs_commands: dict[str, bool] = {}
-        self._guard: Guard | None = None
+        self._supervisors = Supervisors()
+        self._confinement = confinement or Confinement()
         self._threads = Threads("monarq-task")
         self._task_runs: dict[TaskRun, _Assignment] = {}
         self._left = 0
@@ -163,8 +166,7 @@ class Worker:
                 keeper.cancel()
             await self._crew.close(_CLOSE_SECONDS)
             self._answers.close()
-            if self._guard is not None:
-                self._guard.close()
+            self._supervisors.close()
             self._threads.shutdown()
             self.presence.state = "stopped"
             await self.presence.tell()
@@ -409,15 +411,15 @@ class Worker:
             del self._task_runs[run]
 
     async def _run_command(self, message: Message, job: CommandJob, lease: SharedLease) -> Outcome:
-        if self._guard is None:
-            self._guard = Guard()
         live = LiveOutput(self._link, message.id, message.attempts)
         stop = lease.hold()
         stopping = asyncio.create_task(self._forward_stop(stop))
         try:
             return await run_command_job(
                 job,
-                guard=LeaseWatch(self._guard, lease),
+                supervisors=self._supervisors,
+                lease=lease,
+                confinement=self._confinement,
                 stop=stop,
                 on_output=live.add,
                 default_timeout=self._default_timeout,
