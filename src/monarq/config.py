@@ -46,6 +46,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_body_bytes: Annotated[Positive, Meta(description="largest request body")] = 64 << 20
     max_header_bytes: Annotated[Positive, Meta(description="largest request head")] = 64 << 10
     max_connections: Annotated[Positive, Meta(description="open connections, per process")] = 20_000
+    max_connections_per_address: Annotated[
+        Positive, Meta(description="open connections from one address, per process")
+    ] = 10_000
+    max_event_streams_per_address: Annotated[
+        Positive, Meta(description="dashboard pages that watch from one address, per process")
+    ] = 128
     header_timeout_seconds: Annotated[
         PositiveSeconds, Meta(description="time for a client to send a request's head")
     ] = 10.0

@@ -53,6 +53,16 @@ def test_the_doctor_says_what_to_do_about_permissions_and_set_aside_files(cli: I
     assert not aside.exists()
 
 
+def test_the_doctor_warns_of_tokens_that_are_good_for_other_services(cli: Invoke) -> None:
+    assert "tokens" not in levels(cli("doctor", "--json").json)
+    cli.environment |= {"MONARQ_AUTH": "true", "MONARQ_JWT_SECRET": "x" * 32}
+    said = cli("doctor")
+    assert "`iss` and `aud` of tokens are not checked" in said.out
+    assert "jwt_audience" in said.out
+    cli.environment |= {"MONARQ_JWT_ISSUER": "me", "MONARQ_JWT_AUDIENCE": "monarq"}
+    assert levels(cli("doctor", "--json").json)["tokens"] == "ok"
+
+
 def test_the_doctor_finds_a_store_that_is_newer_broken_or_gone(cli: Invoke, tmp_path: Path) -> None:
     newer, broken = tmp_path / "newer.db", tmp_path / "broken.db"
     cli.ok("push", "q", "1", "--store", f"sqlite:///{newer}")

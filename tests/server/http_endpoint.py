@@ -102,6 +102,12 @@ class HttpThread:
             client.send(data)
             return client.answer()
 
+    def answer_bytes(self, data: bytes) -> bytes:
+        """All that a connection of its own is answered; `data` must ask to close it."""
+        with self.connect() as client:
+            client.send(data)
+            return client.rest()
+
 
 class Answer:
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:

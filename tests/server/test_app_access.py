@@ -114,3 +114,19 @@ async def test_a_pop_of_a_caller_checked_later_can_still_be_given_back(memory_ap
     pending.undelivered(await pending.future)
     popped = await memory_api.pop("q", "wait=true&timeout=20000")
     assert popped["messages"][0]["attempts"] == 1
+
+
+async def test_a_link_that_somebody_follows_changes_nothing(memory_api: Api) -> None:
+    await memory_api.push_payloads("q", 1)
+    link = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}
+    for method, target in (
+        ("GET", "/api/v1/pop/queue/q?autoAck=true"),
+        ("POST", "/api/v1/pop/queue/q?autoAck=true"),
+        ("DELETE", "/api/v1/resources/queues/q"),
+        ("DELETE", "/api/v1/session"),
+    ):
+        answer = await memory_api.request(method, target, None, link)
+        assert (answer.status, answer.code) == (403, "navigation"), target
+    for target in ("/api/v1/status", "/docs"):
+        assert (await memory_api.request("GET", target, None, link)).status == 200
+    assert await memory_api.data("q") == [1]

@@ -99,6 +99,8 @@ async def test_times_are_checked_with_the_leeway() -> None:
         await at.refused(signed(at.claims(exp=now - 30)), "expired")
         await at.bearer(signed(at.claims(nbf=now + 30)))
         await at.refused(signed(at.claims(nbf=now + 31)), "not valid yet")
+        await at.bearer(signed(at.claims(iat=now + 30)))
+        await at.refused(signed(at.claims(iat=now + 31)), "issued in the future")
         for wrong in ("soon", True, [now], 1e300, float("inf")):
             await at.refused(signed(at.claims(exp=wrong)))
         await at.refused(signed({"sub": "ann", "role": "read"}), "no `exp`")

@@ -296,7 +296,7 @@ def test_a_stop_ends_every_stream_at_once(server: ServerProcess) -> None:
 def test_a_server_has_only_so_many_streams_and_room_again_when_one_ends(
     start_server: StartServer,
 ) -> None:
-    server = start_server()
+    server = start_server(max_event_streams_per_address=1_000)
     with contextlib.ExitStack() as pages:
         for _ in range(256):
             page = pages.enter_context(stream(server, "topics=workers"))

@@ -1,6 +1,7 @@
 """What is no proper request gets a clear 4xx and a closed connection, and harms nobody else."""
 
 import json
+import socket
 
 import pytest
 
@@ -125,6 +126,25 @@ def test_a_client_that_goes_away_in_the_middle_of_a_body_leaves_nothing_behind()
         server.wait_until(lambda: not server.endpoint.connections)
         assert server.endpoint.incoming_bytes == 0
     assert not echo.requests
+
+
+def test_connections_over_the_limit_of_their_address_are_turned_away() -> None:
+    with serve(Echo(), connections_per_address=2) as server:
+        with server.connect() as one, server.connect() as two:
+            for client in (one, two):
+                client.send(GOOD)
+                assert client.answer().status == 200
+            with server.connect() as three:
+                answer = three.answer()
+                assert (answer.status, b"your address" in answer.body) == (503, True)
+                assert three.is_closed()
+            with socket.create_connection(
+                ("127.0.0.1", server.port), 20, ("127.0.0.2", 0)
+            ) as other:
+                other.sendall(GOOD)
+                assert other.recv(100).startswith(b"HTTP/1.1 200 ")
+        server.wait_until(lambda: not server.endpoint.connections)
+        assert server.answer(GOOD).body == b"good"
 
 
 def test_connections_over_the_limit_are_turned_away_and_the_others_stay() -> None:

@@ -50,7 +50,7 @@ def test_an_answer_tells_type_length_and_date() -> None:
 
 def test_a_204_has_neither_body_nor_length() -> None:
     with serve(Served(lambda *_: Response(204))) as server, server.connect() as client:
-        client.send(GET + GET)
+        client.send(POST + POST)
         for _ in range(2):
             status, headers = client.head()
             assert status == 204

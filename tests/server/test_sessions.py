@@ -20,7 +20,7 @@ from monarq.server.app import Application
 from monarq.server.auth import Authenticator
 from monarq.server.exchange import RequestHead, StreamingResponse
 from monarq.server.routes import ROUTES
-from monarq.server.sessions import COOKIE, SETTING, Sessions
+from monarq.server.sessions import COOKIE, SECURE_COOKIE, SETTING, Sessions
 from tests.server.application import BOUND, JSON_TYPE, Answered, Api, answered, dumps, running_api
 
 SECRET = "a secret of thirty-two bytes or more"
@@ -36,6 +36,7 @@ class Browser:
         self.app = app
         self.clock = clock
         self.cookie: str | None = None
+        self.cookie_name = COOKIE
         self.attributes = ""
         self.csrf: str | None = None
 
@@ -45,7 +46,7 @@ class Browser:
         sent = {**JSON_TYPE, "host": "broker:6632"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         if self.cookie is not None:
-            sent["cookie"] = f"other=1; {COOKIE}={self.cookie}"
+            sent["cookie"] = f"other=1; {self.cookie_name}={self.cookie}"
         if csrf and self.csrf is not None:
             sent["x-csrf-token"] = self.csrf
         head = RequestHead(method, target, sent)
@@ -53,7 +54,8 @@ class Browser:
         if "Set-Cookie" in answer.headers:
             self.attributes = answer.headers["Set-Cookie"]
             jar = SimpleCookie(self.attributes)
-            self.cookie = jar[COOKIE].value or None
+            [self.cookie_name] = jar
+            self.cookie = jar[self.cookie_name].value or None
         return answer
 
     async def sign_in(self, token: str, **headers: str) -> Any:
@@ -122,8 +124,21 @@ async def test_a_session_pushes_in_the_name_of_its_subject(api: Api) -> None:
 
 async def test_over_tls_the_cookie_is_for_tls_alone(memory_api: Api) -> None:
     async with guarded(memory_api) as browser:
-        await browser.sign_in(browser.token(), x_forwarded_proto="https")
+        tls = {"x_forwarded_proto": "https"}
+        await browser.sign_in(browser.token(), **tls)
         assert "Secure" in browser.attributes
+        assert "Path=/;" in browser.attributes
+        assert "Domain" not in browser.attributes
+        assert browser.cookie_name == SECURE_COOKIE == "__Host-monarq_session"
+        assert (await browser.call("GET", SESSION, **tls)).json["signedIn"]
+        assert (await browser.call("POST", PUSH, ONE, **tls)).status == 201
+        # Another service on the host, without TLS, can set a cookie of the plain name only.
+        browser.cookie_name = COOKIE
+        assert (await browser.call("POST", PUSH, ONE, **tls)).status == 401
+        assert not (await browser.call("GET", SESSION, **tls)).json["signedIn"]
+        browser.cookie_name = SECURE_COOKIE
+        await browser.call("DELETE", SESSION, **tls)
+        assert (browser.cookie, browser.cookie_name) == (None, SECURE_COOKIE)
 
 
 async def test_what_changes_something_needs_the_token_that_only_our_page_knows(api: Api) -> None:

@@ -59,8 +59,28 @@ def check_settings() -> Iterator[Finding]:
         return
     for warning in loaded.warnings:
         yield Finding("settings", Level.WARNING, warning, "unset the variable, or correct its name")
+    yield from check_tokens(loaded.settings)
     where = str(loaded.file) if loaded.file is not None else "no settings file"
     yield Finding("settings", Level.OK, f"can be used ({where})")
+
+
+def check_tokens(settings: Settings) -> Iterator[Finding]:
+    """Whether tokens that somebody issued for another service are refused."""
+    if not settings.auth or not (
+        settings.jwt_secret or settings.jwt_public_key or settings.jwt_jwks
+    ):
+        return
+    open_to = [
+        name
+        for name, value in (("iss", settings.jwt_issuer), ("aud", settings.jwt_audience))
+        if not value
+    ]
+    if open_to:
+        what = f"`{'` and `'.join(open_to)}` of tokens are not checked"
+        todo = "set jwt_issuer and jwt_audience, or tokens for other services are good here, too"
+        yield Finding("tokens", Level.WARNING, what, todo)
+    else:
+        yield Finding("tokens", Level.OK, "`iss` and `aud` are checked")
 
 
 def check_files(settings: Settings, directory: Path) -> Iterator[Finding]:

@@ -120,6 +120,8 @@ class StreamingResponse(Struct):
     status: int = 200
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    is_event_stream: bool = False
+    """Whether it has no end, and counts among the event streams of the client's address."""
 
 
 class Pending(Struct, Generic[T]):

@@ -38,7 +38,10 @@ def check_host(headers: dict[str, str]) -> None:
 
 
 def check_origin(headers: dict[str, str]) -> None:
-    """Of a call that changes something."""
+    """Refuse a call that changes something if a page of another site or a followed link sent it."""
+    if headers.get("sec-fetch-mode") == "navigate":
+        # A pop is a GET: a link that somebody follows would take a message.
+        raise HttpError(403, "navigation", "this call changes something: it is not for links")
     # What the browser itself says holds; a page cannot set it, and a proxy leaves it alone.
     site = headers.get("sec-fetch-site")
     if site is not None:

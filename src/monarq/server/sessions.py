@@ -26,6 +26,9 @@ from monarq.server.auth import Authenticator
 from monarq.server.exchange import Principal, Role
 
 COOKIE = "monarq_session"
+SECURE_COOKIE = f"__Host-{COOKIE}"
+"""In place of the other under TLS: a browser takes it from this host by TLS only, so that another
+service on the host cannot set it."""
 LONGEST_SECONDS = 12 * 3600
 SETTING = "session_secret"
 _LOOK_AGAIN_SECONDS = 1.0
@@ -66,20 +69,30 @@ class Sessions:
         store: Callable[[], Settings],
         clock: Clock,
         monotonic: Callable[[], float],
+        *,
+        tls: bool = False,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
         self._clock = clock
         self._monotonic = monotonic
+        self._tls = tls
         self._secret: bytes | None = None
         self._look_again_at = 0.0
         self._reading = asyncio.Lock()
+
+    def is_secure(self, headers: dict[str, str]) -> bool:
+        """Return whether the browser came by TLS, to us or to a proxy in front."""
+        return self._tls or headers.get("x-forwarded-proto", "").lower() == "https"
+
+    def cookie_name(self, headers: dict[str, str]) -> str:
+        return SECURE_COOKIE if self.is_secure(headers) else COOKIE
 
     def authenticate(self, headers: dict[str, str]) -> Principal | Awaitable[Principal]:
         """Who calls: by the credentials in the headers, or else by the cookie."""
         if "authorization" in headers or "x-api-key" in headers:
             return self._authenticator.authenticate(headers)
-        cookie = cookie_of(headers)
+        cookie = cookie_of(headers, self.cookie_name(headers))
         if cookie is None:
             return self._authenticator.authenticate(headers)
         if self._secret is not None:
@@ -88,11 +101,11 @@ class Sessions:
                 return session.principal
             if self._monotonic() < self._look_again_at:
                 raise UnauthorizedError(_EXPIRED)
-        return self._principal(cookie)
+        return self._principal(headers)
 
     async def session(self, headers: dict[str, str]) -> Session:
         """The session of the cookie, or `UnauthorizedError`."""
-        cookie = cookie_of(headers)
+        cookie = cookie_of(headers, self.cookie_name(headers))
         if cookie is None:
             raise UnauthorizedError("nobody is signed in")
         session = self._open(cookie, await self._get_secret())
@@ -121,8 +134,8 @@ class Sessions:
             raise UnauthorizedError("the token has expired")
         return session
 
-    async def _principal(self, cookie: str) -> Principal:
-        return (await self.session({"cookie": f"{COOKIE}={cookie}"})).principal
+    async def _principal(self, headers: dict[str, str]) -> Principal:
+        return (await self.session(headers)).principal
 
     def _open(self, cookie: str, secret: bytes) -> Session | None:
         body, _, signature = cookie.partition(".")

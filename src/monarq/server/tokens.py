@@ -125,6 +125,9 @@ class TokenVerifier:
         begins = _number(claims, "nbf")
         if begins is not None and now < begins - self._leeway:
             raise UnauthorizedError("the token is not valid yet (`nbf`)")
+        issued = _number(claims, "iat")
+        if issued is not None and now < issued - self._leeway:
+            raise UnauthorizedError("the token was issued in the future (`iat`)")
         return round((expires + self._leeway) * SECOND)
 
     def _role(self, claims: dict[str, Any]) -> Role:

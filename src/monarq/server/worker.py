@@ -124,7 +124,11 @@ class Worker:
             service.local = LocalCallers.start(self._link_code, service.clock)
         else:
             service.sessions = Sessions(
-                authenticator, lambda: broker.store, service.clock, time.monotonic
+                authenticator,
+                lambda: broker.store,
+                service.clock,
+                time.monotonic,
+                tls=tls is not None,
             )
             authenticate = service.sessions.authenticate
         stack.push_async_callback(service.sampler.close)
@@ -142,7 +146,12 @@ class Worker:
             identify=service.local.identify if service.local is not None else nobody_is_proven,
             observe=Observer(settings, metrics.requests, self._spans(stack), service.slow).observe,
         )
-        endpoint = Endpoint(application, Limits.of(settings), counters=metrics.connections)
+        endpoint = Endpoint(
+            application,
+            Limits.of(settings),
+            counters=metrics.connections,
+            secure=tls is not None,
+        )
         stack.callback(endpoint.close)
         servers = [await self._listen(endpoint, listener, tls) for listener in self._listeners]
         endpoint.loop.add_signal_handler(signal.SIGHUP, self._reload, tls)

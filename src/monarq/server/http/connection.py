@@ -10,7 +10,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from monarq.server.answers import HttpError, error_answer, refusal
+from monarq.errors import OverloadedError
+from monarq.server.answers import Headers, HttpError, error_answer, refusal
 from monarq.server.exchange import (
     JSON,
     Admission,
@@ -63,14 +64,14 @@ class Connection(Reading):
         # Told that there is room again only when all is sent: only then is an answer delivered.
         self._transport.set_write_buffer_limits(high=_LARGE, low=0)
         endpoint = self._endpoint
-        full = endpoint.is_full()
-        endpoint.opened(self)
         peer = transport.get_extra_info("peername")
-        self._address = peer[0] if isinstance(peer, tuple) else ""
+        self.address = peer[0] if isinstance(peer, tuple) else ""
+        full = endpoint.fullness(self.address)
+        endpoint.opened(self)
         self._since = endpoint.loop.time()
-        if full or endpoint.draining:
+        if full is not None or endpoint.draining:
             endpoint.counters.turned_away += 1
-            message = "there are too many connections already"
+            message = full or ""
             if endpoint.draining:
                 message = "the server is shutting down, try another connection"
             self._refuse(HttpError(503, "overloaded", message, ((b"Retry-After", b"1"),)))
@@ -182,13 +183,33 @@ class Connection(Reading):
             self._pending = handled
             handled.future.add_done_callback(self._resolved)
         elif isinstance(handled, StreamingResponse):
-            self._task = self._endpoint.loop.create_task(stream(self, handled))
+            self._begin_stream(handled)
         elif isinstance(handled, Response):
             self._answer(handled)
             if self._phase == IDLE:
                 self._next()
         else:
             self._task = self._endpoint.loop.create_task(self._await(handled))
+
+    def _begin_stream(self, answer: StreamingResponse) -> None:
+        endpoint = self._endpoint
+        if not answer.is_event_stream:
+            self._task = endpoint.loop.create_task(stream(self, answer))
+        elif endpoint.event_streams[self.address] < endpoint.limits.event_streams_per_address:
+            endpoint.event_streams[self.address] += 1
+            self._task = endpoint.loop.create_task(self._stream_events(answer))
+        else:
+            self.answer_instead(
+                error_answer(OverloadedError("too many pages watch from your address: close some"))
+            )
+
+    async def _stream_events(self, answer: StreamingResponse) -> None:
+        try:
+            await stream(self, answer)
+        finally:
+            self._endpoint.event_streams[self.address] -= 1
+            if not self._endpoint.event_streams[self.address]:
+                del self._endpoint.event_streams[self.address]
 
     async def _await(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         handled: Handled
@@ -233,19 +254,19 @@ class Connection(Reading):
             and not endpoint.draining
         ):
             body = response.body
-            start = heads.plain(response.status, len(body))
+            start = heads.plain(response.status, len(body), head.is_get)
             if len(body) < _LARGE:
                 self._transport.write(start + body)
             else:
                 self._transport.writelines((start, body))
         else:
-            self._answer_otherwise(response, heads.tail)
+            self._answer_otherwise(response)
             if self._phase >= LINGERING:
                 return
         self._since = now
         self._phase = IDLE if self._writable else FLUSHING
 
-    def _answer_otherwise(self, response: Response, tail: bytes) -> None:
+    def _answer_otherwise(self, response: Response) -> None:
         """What is not plain JSON on a connection that is kept."""
         start = compose_head(
             response.status,
@@ -253,7 +274,8 @@ class Connection(Reading):
             response.headers,
             length=len(response.body),
             connection=self.connection_option(),
-            tail=tail,
+            guards=self.guards(response.headers),
+            tail=self._endpoint.answer_heads.tail,
         )
         head = self._head
         is_bare = head is not None and head.method == "HEAD"
@@ -304,6 +326,12 @@ class Connection(Reading):
         if now >= heads.until:
             heads.refresh(now)
         return heads.tail
+
+    def guards(self, headers: Headers) -> bytes:
+        """Further lines for the head of an answer with these headers."""
+        if self._head is not None and not self._head.is_get:
+            return b""
+        return self._endpoint.answer_heads.guards(headers)
 
     async def room(self) -> None:
         """Wait until the client has taken what was written."""

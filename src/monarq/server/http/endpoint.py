@@ -4,6 +4,7 @@ the timer, and the list of those that are open."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,14 +54,20 @@ class Endpoint:
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         counters: Counters | None = None,
+        secure: bool = False,
     ) -> None:
+        """`secure` if all connections are TLS."""
         self.loop = loop or asyncio.get_running_loop()
         self.application = application
         self.limits = limits or Limits()
         self.heads = HeadReader(self.limits)
-        self.answer_heads = Heads()
+        self.answer_heads = Heads(secure=secure)
         self.counters = counters or Counters()
         self.connections: set[Connection] = set()
+        self.event_streams: Counter[str] = Counter()
+        """Open event streams by the client's address."""
+        self._addresses: Counter[str] = Counter()
+        """Connections by the client's address."""
         self.bodies = Bodies(self.limits)
         self.draining = False
         shortest = min(
@@ -78,17 +85,26 @@ class Endpoint:
         """Bytes of the bodies that are still coming in."""
         return self.bodies.held
 
-    def is_full(self) -> bool:
-        return len(self.connections) >= self.limits.connections
+    def fullness(self, address: str) -> str | None:
+        """Return why there is no room for a connection from an address, or None if there is."""
+        if len(self.connections) >= self.limits.connections:
+            return "there are too many connections already"
+        if self._addresses[address] >= self.limits.connections_per_address:
+            return "there are too many connections from your address already"
+        return None
 
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
+        self._addresses[connection.address] += 1
         self.counters.open += 1
         self.counters.accepted += 1
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.counters.open -= 1
+        self._addresses[connection.address] -= 1
+        if self._addresses[connection.address] <= 0:
+            del self._addresses[connection.address]
         if self._emptied is not None and not self.connections and not self._emptied.done():
             self._emptied.set_result(None)
 

@@ -47,7 +47,7 @@ _METHODS = b"DELETE, GET, HEAD, OPTIONS, POST"
 class Head(RequestHead):
     """With what it says of the connection and the body."""
 
-    __slots__ = ("expects", "is_current", "is_plain", "keeps_alive", "length", "raw")
+    __slots__ = ("expects", "is_current", "is_get", "is_plain", "keeps_alive", "length", "raw")
 
     def __init__(
         self, raw: bytes, method: str, target: str, headers: dict[str, str], version: str
@@ -57,6 +57,7 @@ class Head(RequestHead):
         """Its bytes, with the empty line at its end."""
         self.is_current = version == "1.1"
         """HTTP/1.1, not 1.0."""
+        self.is_get = method in ("GET", "HEAD")
         self.length = 0
         """Of the body, or `CHUNKED`."""
         self.keeps_alive = self.is_current

@@ -18,6 +18,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     read_ahead_bytes: int = 64 << 10
     """What is read of a client's next requests while one of it is being answered."""
     connections: int = 20_000
+    connections_per_address: int = 10_000
+    event_streams_per_address: int = 128
     head_seconds: float = 10.0
     body_seconds: float = 30.0
     """Longest pause within a body."""
@@ -37,6 +39,8 @@ class Limits(Struct, frozen=True, kw_only=True):
             body_bytes=settings.max_body_bytes,
             bodies_bytes=max(settings.max_body_bytes, settings.inbox_max_bytes),
             connections=settings.max_connections,
+            connections_per_address=settings.max_connections_per_address,
+            event_streams_per_address=settings.max_event_streams_per_address,
             head_seconds=settings.header_timeout_seconds,
             body_seconds=settings.body_timeout_seconds,
             body_rate=settings.body_min_bytes_per_second,

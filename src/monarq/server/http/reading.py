@@ -22,7 +22,6 @@ from monarq.server.http.writing import CONTINUE
 
 class Reading(asyncio.Protocol, abc.ABC):
     __slots__ = (
-        "_address",
         "_admission",
         "_body",
         "_endpoint",
@@ -32,6 +31,7 @@ class Reading(asyncio.Protocol, abc.ABC):
         "_reading",
         "_since",
         "_transport",
+        "address",
         "looked_at",
     )
 
@@ -49,7 +49,7 @@ class Reading(asyncio.Protocol, abc.ABC):
         self._body: Body | None = None
         self._admission: Admission | None = None
         """Of the body that is coming in."""
-        self._address = ""
+        self.address = ""
         """The client's, without its port."""
         self._reading = True
         self.looked_at = 0
@@ -196,7 +196,7 @@ class Reading(asyncio.Protocol, abc.ABC):
         self._phase = BODY
         now = self._since = endpoint.loop.time()
         endpoint.deadlines.watch(self, now + endpoint.limits.body_seconds)
-        owner = self._address if admission.owner is None else admission.owner
+        owner = self.address if admission.owner is None else admission.owner
         self._admission = admission
         self._body = Body(
             endpoint.bodies.share(owner),

@@ -41,6 +41,7 @@ async def _send(connection: Connection, answer: StreamingResponse) -> None:
         (*answer.headers, (b"Transfer-Encoding", b"chunked")) if is_chunked else answer.headers,
         length=None,
         connection=b"" if keep else b"close",
+        guards=connection.guards(answer.headers),
         tail=connection.tail(),
     )
     connection.write(start)

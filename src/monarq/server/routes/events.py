@@ -39,6 +39,7 @@ def events(service: Service, request: Request) -> StreamingResponse:
         ),
         content_type=b"text/event-stream",
         headers=_HEADERS,
+        is_event_stream=True,
     )
 
 

@@ -17,7 +17,10 @@ from monarq.server.service import Service
 
 HTML = b"text/html; charset=utf-8"
 _HEADERS = (
-    (b"Content-Security-Policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+    (
+        b"Content-Security-Policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    ),
     (b"X-Content-Type-Options", b"nosniff"),
 )
 

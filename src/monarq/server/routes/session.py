@@ -35,7 +35,12 @@ async def sign_in(service: Service, request: Request) -> Response:
     if service.sessions is None:
         return _sign_in_locally(service, request, body.token.strip())
     session = await service.sessions.sign_in(body.token.strip())
-    cookie = set_cookie(session, service.now(), is_secure=_is_secure(service, request))
+    cookie = set_cookie(
+        session,
+        service.now(),
+        is_secure=service.sessions.is_secure(request.headers),
+        name=service.sessions.cookie_name(request.headers),
+    )
     return _answer(_known(service, session.principal, session), cookie)
 
 
@@ -52,7 +57,11 @@ async def sign_out(service: Service, request: Request) -> Response:
         pass
     else:
         check_token(request.headers, session.principal)
-    return _answer(_NOBODY, clear_cookie(is_secure=_is_secure(service, request)))
+    cleared = clear_cookie(
+        is_secure=service.sessions.is_secure(request.headers),
+        name=service.sessions.cookie_name(request.headers),
+    )
+    return _answer(_NOBODY, cleared)
 
 
 def _local(service: Service, request: Request) -> SessionAnswer:
