@@ -16,6 +16,7 @@ from monarq.model import Ack, AckStatus, Queue
 from monarq.store import sealing
 from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
+from monarq.store.sqlite.segment_log import Body, Head
 
 if TYPE_CHECKING:
     from monarq.store.sqlite.session import Session
@@ -77,10 +78,16 @@ def bury_all(session: Session) -> None:
         return
     deaths, session.deaths = session.deaths, []
     appender = Appender(session)
+    # Those of one segment come one after the other, and its body is read once for all of them.
+    segment: tuple[int, Body] | None = None
     for death in deaths:
         options = death.queue.options
         if options.dead_queue or options.dead_letter_queue:
-            _bury(session, appender, _remains(session, death))
+            head = segment_log.head_at(session.db, death.partition_id, death.seq)
+            assert head is not None
+            if segment is None or segment[0] != head.id:
+                segment = head.id, session.caches.segments.stored_body(session.db, head)
+            _bury(session, appender, _remains(death, head, segment[1]))
     appender.flush()
 
 
@@ -158,10 +165,7 @@ def with_headers(headers: bytes | None, **more: str | int) -> bytes:
     return msgspec.json.encode({**known, **more})
 
 
-def _remains(session: Session, death: Death) -> Remains:
-    head = segment_log.head_at(session.db, death.partition_id, death.seq)
-    assert head is not None
-    body = session.caches.segments.stored_body(session.db, head)
+def _remains(death: Death, head: Head, body: Body) -> Remains:
     at = death.seq - head.first_seq
     [payload] = body.stored_payloads(at, at + 1)
     return Remains(
