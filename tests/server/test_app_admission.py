@@ -90,6 +90,13 @@ async def test_a_call_without_credentials_may_send_a_small_body_only(memory_api:
         assert (small.most_bytes, small.owner) == (SMALL, UNAUTHENTICATED), target
 
 
+async def test_that_limit_holds_for_a_body_that_comes_with_its_head(memory_api: Api) -> None:
+    app = guarded(memory_api, later=False)
+    for size, status in ((SMALL, 400), (SMALL + 1, 413)):
+        answer = await call(app, "POST", "/api/v1/session", b" " * size)
+        assert answer.status == status
+
+
 async def test_without_authentication_bodies_are_charged_to_the_address(memory_api: Api) -> None:
     app = Application(memory_api.service, ROUTES)
     host = {"host": "localhost"}

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from monarq.server import queue_totals
+from monarq.store.contract import Store
 from tests.server.application import Api
 
 PATHS = (
@@ -18,8 +19,8 @@ PATHS = (
 async def test_sums_over_few_queues_are_always_current(api: Api) -> None:
     for number in range(1, 4):
         await api.push_payloads(f"q{number}", number)
-        for path in PATHS[:2]:
-            assert (await api.get(path)).json["queues"] == number
+        assert (await api.get("/api/v1/status")).json["queueCount"] == number
+        assert (await api.get("/api/v1/resources/overview")).json["queues"] == number
 
 
 async def test_slow_sums_are_read_once_for_all_callers_and_kept_for_a_while(
@@ -31,21 +32,21 @@ async def test_slow_sums_are_read_once_for_all_callers_and_kept_for_a_while(
     loop = asyncio.get_running_loop()
     reads, later, time = 0, 0.0, loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + later)
-    list_queues = memory_api.broker.store.list_queues
+    read = queue_totals._queue_totals
 
-    async def counted(**options: object) -> object:
+    async def counted(store: Store, **labels: str | None) -> queue_totals.Totals:
         nonlocal reads
         reads += 1
-        return await list_queues(**options)  # type: ignore[arg-type]
+        return await read(store, **labels)
 
-    monkeypatch.setattr(memory_api.broker.store, "list_queues", counted)
+    monkeypatch.setattr(queue_totals, "_queue_totals", counted)
     await memory_api.push_payloads("q", 1)
     await asyncio.gather(*(memory_api.get(path) for path in PATHS * 5))
     assert reads == 1
     await memory_api.push_payloads("r", 1)
-    assert (await memory_api.get(PATHS[0])).json["queues"] == 1
+    assert (await memory_api.get(PATHS[0])).json["queueCount"] == 1
     later = 700.0
-    assert (await memory_api.get(PATHS[0])).json["queues"] == 2
+    assert (await memory_api.get(PATHS[0])).json["queueCount"] == 2
     assert reads == 2
 
 
@@ -56,9 +57,9 @@ async def test_sums_of_other_labels_are_kept_apart(
     await memory_api.push({"queue": "q", "payload": 1, "namespace": "a"})
     await memory_api.push({"queue": "r", "payload": 1, "namespace": "b"})
     for _ in range(2):
-        assert (await memory_api.get("/api/v1/status?namespace=a")).json["queues"] == 1
-        assert (await memory_api.get("/api/v1/status?namespace=c")).json["queues"] == 0
-        assert (await memory_api.get("/api/v1/status")).json["queues"] == 2
+        assert (await memory_api.get("/api/v1/status?namespace=a")).json["queueCount"] == 1
+        assert (await memory_api.get("/api/v1/status?namespace=c")).json["queueCount"] == 0
+        assert (await memory_api.get("/api/v1/status")).json["queueCount"] == 2
 
 
 async def test_a_question_for_very_many_points_is_refused(

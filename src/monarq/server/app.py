@@ -258,6 +258,13 @@ class Application:
             if admission is not None:
                 return call.settle(self._serve(meaning, admission.principal, head, body))
             if meaning.plan.role is None:
+                if self._authenticate is not None and len(body) > _SMALL_BODY:
+                    # Like a body that comes after its head; see `admit`.
+                    raise HttpError(
+                        413,
+                        "body_too_large",
+                        f"a body of {len(body)} bytes; at most {_SMALL_BODY} are taken",
+                    )
                 return call.settle(self._answer(meaning, ANYBODY, head, body))
             if self._authenticate is None:
                 return call.settle(self._answer(meaning, self._identify(head.headers), head, body))
