@@ -1,6 +1,7 @@
 """The settings: which source wins, what is told of each mistake, and what is never shown."""
 
 import ast
+import asyncio
 import json
 import re
 import subprocess
@@ -12,9 +13,11 @@ import pytest
 
 import monarq
 from monarq.config import FIELDS, GROUPS, SECRETS, Settings
-from monarq.errors import SettingsError
+from monarq.errors import MonarqError, SettingsError
 from monarq.places import buffer_directory, data_directory, store_address, without_password
+from monarq.settings_checks import contradictions
 from monarq.settings_loading import load, shown
+from monarq.store import open_store
 
 
 @pytest.fixture
@@ -254,6 +257,15 @@ def test_no_secret_is_shown() -> None:
         ("postgresql://host/db?sslpassword=hunter2", "postgresql://host/db?sslpassword=***"),
         ("postgresql://me@host/db", "postgresql://me@host/db"),
         ("postgresql://[broken:hunter2@x/db", "postgresql://***"),
+        ("postgresql://me:hun/ter2@host/db", "postgresql://***"),
+        ("postgresql://me:1/hunter2@host/db", "postgresql://***"),
+        ("postgresql://me:hunter#2@host/db", "postgresql://***"),
+        ("postgresql://me:1#hunter2@host/db", "postgresql://***"),
+        ("postgresql://me:1?hunter2@host/db", "postgresql://***"),
+        ("postgresql://me:x@5?hunter2@host/db", "postgresql://***"),
+        ("postgresql://me:x@y/hunter2@host/db", "postgresql://***"),
+        ("postgresql://host/db?password=a&hunter2", "postgresql://host/db?password=***&***"),
+        ("postgresql://me:hunter2@a:1,b:2/db?x=1", "postgresql://me:***@a:1,b:2/db?x=1"),
         ("sqlite:////tmp/a.db", "sqlite:////tmp/a.db"),
     ],
 )
@@ -322,3 +334,23 @@ def test_every_setting_is_used_by_something() -> None:
             tree = ast.parse(path.read_text())
             read |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert set(FIELDS) <= read, f"nobody reads {sorted(set(FIELDS) - read)}"
+
+
+@pytest.mark.parametrize("password", ["hun/ter#2", "1?hunter2", "x#hunter2"])
+def test_no_part_of_a_password_is_in_an_error(password: str) -> None:
+    address = f"postgresql://me:{password}@localhost:1/db"
+    with pytest.raises(MonarqError) as raised:
+        asyncio.run(open_store(address))
+    assert "hun" not in str(raised.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "broker.example.org"])
+def test_notices_from_other_machines_need_a_key(host: str) -> None:
+    for listening in ({"peer_port": 6633}, {"peers": ["other:6633"]}):
+        settings = Settings(peer_host=host, **listening)  # type: ignore[arg-type]
+        [(name, problem)] = contradictions(settings)
+        assert (name, host in problem) == ("peer_key", True)
+        assert not list(contradictions(msgspec.structs.replace(settings, peer_key="k")))
+        assert not list(contradictions(msgspec.structs.replace(settings, peer_host="127.0.0.1")))
+    # Nobody listens for notices.
+    assert not list(contradictions(Settings(peer_host=host)))

@@ -148,6 +148,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     jwt_leeway_seconds: Annotated[
         float, Meta(ge=0, le=3600, description="how far clocks may differ")
     ] = 30.0
+    session_key: Annotated[
+        str,
+        Meta(
+            description="secret that signs the dashboard's sessions, the same for all brokers of a "
+            "store; empty is one in a file of the data directory"
+        ),
+    ] = ""
     api_keys: Annotated[
         str, Meta(description="file with hashed API keys, made by `monarq api-key`")
     ] = ""
@@ -182,7 +189,7 @@ GROUPS: dict[str, str] = {
     "log_format": "What it tells",
 }
 #: Never shown; of `store` only the password is hidden.
-SECRETS = frozenset({"encryption_keys", "peer_key", "jwt_secret"})
+SECRETS = frozenset({"encryption_keys", "peer_key", "jwt_secret", "session_key"})
 
 
 class Field(Struct, frozen=True, kw_only=True):

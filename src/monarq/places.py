@@ -15,6 +15,7 @@ from monarq.config import Settings
 from monarq.errors import SettingsError
 
 APPLICATION = "monarq"
+_UNCLEAR = "postgresql://***"
 
 
 def user_settings_file() -> Path:
@@ -46,19 +47,30 @@ def is_postgres(address: str) -> bool:
 
 
 def without_password(address: str) -> str:
-    """The address as it may be shown; passwords of any place in it are replaced."""
+    """The address as it may be shown; passwords of any place in it are replaced.
+
+    An address whose parts cannot be told apart for sure, such as one with an unescaped "/" or "#"
+    in the password, is shown without any of them.
+    """
     if not is_postgres(address):
         return address
     try:
         parts = urlsplit(address)
+        if "," not in parts.netloc:  # several hosts have ports of their own
+            _ = parts.port
     except ValueError:
-        return "postgresql://***"
+        return _UNCLEAR
+    if parts.scheme not in ("postgresql", "postgres") or parts.fragment:
+        return _UNCLEAR
     user, at, host = parts.netloc.rpartition("@")
+    if "@" in parts.path + parts.query:
+        return _UNCLEAR
     name, colon, _ = user.partition(":")
     netloc = f"{name}{':***' if colon else ''}{at}{host}"
+    pairs = [pair.partition("=") for pair in parts.query.split("&") if pair]
     query = "&".join(
-        f"{key}=***" if "password" in key.lower() else f"{key}{equals}{value}"
-        for key, equals, value in (pair.partition("=") for pair in parts.query.split("&"))
+        f"{key}=***" if "password" in key.lower() else f"{key}={value}" if equals else "***"
+        for key, equals, value in pairs
     )
     return urlunsplit(parts._replace(netloc=netloc, query=query))
 

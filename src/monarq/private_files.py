@@ -8,7 +8,10 @@ corrected if it belongs to this user; otherwise `readable_by_others` tells who m
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
+import secrets
 import stat
 import tempfile
 from pathlib import Path
@@ -16,6 +19,8 @@ from pathlib import Path
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _OTHERS = 0o077
+SECRET = re.compile(r"[A-Za-z0-9_-]{32,128}")
+_LONGEST_SECRET = 256
 
 
 def make_directory(directory: Path) -> None:
@@ -95,6 +100,42 @@ def write_file(path: Path, content: bytes, *, replace: bool = True, mode: int = 
             os.link(draft, path)
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+def read_secret(path: Path) -> str | None:
+    """Return the secret in the file. None if there is none, or if the file does not belong to
+    this user or others may use it: then its content may be known, or not be ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        is_ours = status.st_uid == os.geteuid() and not status.st_mode & _OTHERS
+        if not is_ours or not stat.S_ISREG(status.st_mode):
+            return None
+        text = file.read(_LONGEST_SECRET).decode("ascii", "replace").strip()
+    return text if SECRET.fullmatch(text) else None
+
+
+def make_secret(path: Path) -> str:
+    """Return the secret in the file. Make a random one if there is none, and replace one that
+    others could read. Raises OSError."""
+    known = read_secret(path)
+    if known is not None:
+        return known
+    made = secrets.token_urlsafe(32).encode()
+    make_directory(path.parent)
+    try:
+        write_file(path, made, replace=False)
+    except FileExistsError:
+        # Another process may have made it at this moment: then it is good.
+        if read_secret(path) is None:
+            write_file(path, made)
+    known = read_secret(path)
+    if known is None:
+        raise PermissionError(errno.EPERM, "others can read it, and that cannot be changed")
+    return known
 
 
 def readable_by_others(path: str | Path) -> str | None:

@@ -21,6 +21,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
     """The name of a setting and what is wrong with it."""
     yield from _store(settings)
     yield from _listening(settings)
+    yield from _notices(settings)
     yield from _intervals(settings)
     yield from _authentication(settings)
     for number, key in enumerate(settings.encryption_keys, 1):
@@ -81,6 +82,16 @@ def _listening(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "host", problem
 
 
+def _notices(settings: Settings) -> Iterator[tuple[str, str]]:
+    listens = bool(settings.peers or settings.peer_port)
+    if listens and not settings.peer_key and not is_loopback(settings.peer_host):
+        problem = (
+            f"notices on {settings.peer_host} can be sent from other machines, and without a key "
+            "any of them counts: set the same peer_key for all brokers, or a peer_host on loopback"
+        )
+        yield "peer_key", problem
+
+
 def _intervals(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.poll_min_ms > settings.poll_max_ms:
         yield "poll_min_ms", f"is more than poll_max_ms ({settings.poll_max_ms:g})"
@@ -100,6 +111,8 @@ def _authentication(settings: Settings) -> Iterator[tuple[str, str]]:
         )
     if settings.jwt_secret and len(settings.jwt_secret.encode()) < SHORTEST_SECRET:
         yield "jwt_secret", f"must be at least {SHORTEST_SECRET} bytes long"
+    if settings.session_key and len(settings.session_key.encode()) < SHORTEST_SECRET:
+        yield "session_key", f"must be at least {SHORTEST_SECRET} bytes long"
     for algorithm in settings.jwt_algorithms:
         if algorithm not in ALGORITHMS:
             yield "jwt_algorithms", f"{algorithm!r} is not one of {', '.join(ALGORITHMS)}"

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import copy
 import json
 from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
@@ -20,10 +21,11 @@ from monarq.server.app import Application
 from monarq.server.auth import Authenticator
 from monarq.server.exchange import RequestHead, StreamingResponse
 from monarq.server.routes import ROUTES
-from monarq.server.sessions import COOKIE, SECURE_COOKIE, SETTING, Sessions
+from monarq.server.sessions import COOKIE, ENDED, SECURE_COOKIE, Sessions
 from tests.server.application import BOUND, JSON_TYPE, Answered, Api, answered, dumps, running_api
 
 SECRET = "a secret of thirty-two bytes or more"
+KEY = "the key that all brokers of the store share"
 SESSION = "/api/v1/session"
 PUSH = "/api/v1/push"
 ONE = {"items": [{"queue": "q", "payload": 1}]}
@@ -70,19 +72,18 @@ class Browser:
 
 
 @contextlib.asynccontextmanager
-async def guarded(api: Api, **settings: Any) -> AsyncIterator[Browser]:
+async def guarded(api: Api, key: str = KEY, **settings: Any) -> AsyncIterator[Browser]:
     """A browser before a process that asks who calls, on the store of `api`."""
     chosen = Settings(auth=True, jwt_secret=SECRET, jwt_leeway_seconds=0, **settings)
     authenticator = Authenticator(chosen, clock=api.clock)
     await authenticator.start()
     sessions = Sessions(
-        authenticator, lambda: api.broker.store, api.clock, lambda: api.clock.now() / SECOND
+        authenticator, key, lambda: api.broker.store, api.clock, lambda: api.clock.now() / SECOND
     )
-    api.service.sessions = sessions
+    service = copy.copy(api.service)
+    service.sessions = sessions
     try:
-        yield Browser(
-            Application(api.service, ROUTES, authenticate=sessions.authenticate), api.clock
-        )
+        yield Browser(Application(service, ROUTES, authenticate=sessions.authenticate), api.clock)
     finally:
         await authenticator.close()
 
@@ -282,24 +283,68 @@ async def test_a_cookie_does_not_hold_the_token_and_the_secret_is_never_shown(ap
         await browser.sign_in(token)
         assert browser.cookie is not None
         assert token.rpartition(".")[2] not in browser.cookie
-        secret = (await api.broker.store.get_settings())[SETTING]
         for route in ROUTES:
             if route.method == "GET" and "{" not in route.path and route.query is None:
                 answer = await browser.call("GET", route.path)
-                assert secret.encode() not in answer.body, route.path
+                assert KEY.encode() not in answer.body, route.path
+        kept = await api.broker.store.get_settings()
+        assert KEY not in str(kept)
 
 
-async def test_every_process_on_a_store_knows_the_sessions_of_the_others(api: Api) -> None:
-    async with guarded(api) as one, guarded(api) as two:
+async def test_brokers_with_the_same_key_know_each_others_sessions(api: Api) -> None:
+    async with guarded(api) as one, guarded(api) as two, guarded(api, "another key") as three:
         await one.sign_in(one.token())
-        two.cookie, two.csrf = one.cookie, one.csrf
+        for browser, status in ((two, 201), (three, 401)):
+            browser.cookie, browser.csrf = one.cookie, one.csrf
+            assert (await browser.call("POST", PUSH, ONE)).status == status
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+async def test_a_session_that_was_signed_out_of_is_over_on_every_broker(
+    api: Api, by_key: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "keys.json"
+    secret, _ = create_key(path, name="desk", role="admin", now=0)
+    async with guarded(api, api_keys=str(path)) as one, guarded(api, api_keys=str(path)) as two:
+        credential = secret if by_key else one.token("admin")
+        await one.sign_in(credential)
+        await two.sign_in(credential)
+        copied, stays = (one.cookie, one.csrf), (two.cookie, two.csrf)
+        thief = Browser(two.app, two.clock)
+        for browser in (one, thief):
+            browser.cookie, browser.csrf = copied
+            assert (await browser.call("POST", PUSH, ONE)).status == 201
+        assert (await one.call("DELETE", SESSION)).json["signedIn"] is False
+        one.cookie, one.csrf = copied
+        assert (await one.call("POST", PUSH, ONE)).status == 401
+        assert (await one.call("GET", "/api/v1/status")).status == 401
+        assert (await one.call("GET", SESSION)).json["signedIn"] is False
+        # The other broker looks at most once a second.
+        api.clock.advance(1)
+        assert (await thief.call("POST", PUSH, ONE)).status == 401
+        assert (await thief.call("GET", SESSION)).json["signedIn"] is False
+        # The same person's other session goes on.
+        two.cookie, two.csrf = stays
         assert (await two.call("POST", PUSH, ONE)).status == 201
-        # A secret that was made anew holds for all, soon after.
-        await api.broker.store.set_setting(SETTING, "another")
-        api.clock.advance(2)
-        await two.sign_in(two.token())
-        one.cookie, one.csrf = two.cookie, two.csrf
-        assert (await one.call("POST", PUSH, ONE)).status == 201
+    async with guarded(api, api_keys=str(path)) as started_later:
+        started_later.cookie, started_later.csrf = copied
+        assert (await started_later.call("POST", PUSH, ONE)).status == 401
+
+
+async def test_an_ended_session_is_forgotten_when_its_time_is_over(api: Api) -> None:
+    async def ended() -> list[str]:
+        found = await api.broker.store.get_settings()
+        return [key for key in found if key.startswith(ENDED)]
+
+    async with guarded(api) as browser:
+        for seconds in (600, 6000):
+            await browser.sign_in(browser.token(seconds=seconds))
+            await browser.call("DELETE", SESSION)
+        assert len(await ended()) == 2
+        api.clock.advance(601)
+        await browser.sign_in(browser.token())
+        await browser.call("DELETE", SESSION)
+        assert len(await ended()) == 2
 
 
 @pytest.mark.parametrize("token", ["x", "a.b.c", "mq_00_00", " ", "ü" * 10, "Bearer x"])

@@ -25,6 +25,7 @@ from monarq.server.garbage import spare_what_stays
 from monarq.server.greeting import greet
 from monarq.server.listening import close_all, open_listeners, raise_file_limit, reserve_port
 from monarq.server.local_callers import new_link_code
+from monarq.server.session_key import session_key
 from monarq.server.supervisor import STOP_NOW, UNUSABLE, Supervisor
 from monarq.server.worker import Worker
 from monarq.settings_checks import contradictions
@@ -43,6 +44,9 @@ def run(settings: Settings) -> int:
     problems = [f"{name}: {problem}" for name, problem in contradictions(settings)]
     if problems:
         raise SettingsError("\n".join(problems))
+    if settings.auth:
+        # Before there are several processes: they must agree.
+        settings = msgspec.structs.replace(settings, session_key=session_key(settings))
     settings = _within_file_limit(settings)
     return _run_alone(settings) if settings.workers == 1 else _run_several(settings)
 

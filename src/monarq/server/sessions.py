@@ -1,9 +1,11 @@
 """Sessions of people at the dashboard: a signed cookie in place of the token they signed in with.
 
-The cookie holds who it is and until when, never the token. It is signed with a secret that all
-brokers on a store share, so that any process may check it; the secret stays in the store's
-settings, and is neither logged nor shown. A cookie alone changes nothing: whoever calls with one
-must also send the CSRF token that belongs to it, which other sites cannot read.
+The cookie holds who it is and until when, never the token. It is signed with the session key,
+which all brokers of a store share (`session_key`) and which is not in the store: whoever reads a
+database or its backup cannot sign in by it. A session ends with its time, with its API key, or
+when its user signs out: then the store holds its nonce until its time is over, and every process
+looks there at most once a second. A cookie alone changes nothing: whoever calls with one must
+also send the CSRF token that belongs to it, which other sites cannot read.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from monarq.clock import SECOND, Clock
-from monarq.errors import UnauthorizedError
+from monarq.errors import MonarqError, UnauthorizedError
 from monarq.server.auth import Authenticator
 from monarq.server.exchange import Principal, Role
 
@@ -30,14 +32,15 @@ SECURE_COOKIE = f"__Host-{COOKIE}"
 """In place of the other under TLS: a browser takes it from this host by TLS only, so that another
 service on the host cannot set it."""
 LONGEST_SECONDS = 12 * 3600
-SETTING = "session_secret"
+ENDED = "session_ended."
+"""Begins the keys of the store's settings that hold the sessions that were signed out of."""
 _LOOK_AGAIN_SECONDS = 1.0
 _LONGEST_COOKIE = 4096
 _EXPIRED = "the session has ended: sign in again"
 
 
 class Settings(Protocol):
-    """The part of a store that keeps the secret."""
+    """The part of a store that keeps which sessions have ended."""
 
     async def get_settings(self) -> dict[str, str]: ...
 
@@ -58,6 +61,7 @@ class Session(Struct, frozen=True):
     until: int
     cookie: str
     csrf_token: str
+    nonce: str = ""
 
 
 class Sessions:
@@ -66,6 +70,7 @@ class Sessions:
     def __init__(
         self,
         authenticator: Authenticator,
+        key: str,
         store: Callable[[], Settings],
         clock: Clock,
         monotonic: Callable[[], float],
@@ -77,7 +82,9 @@ class Sessions:
         self._clock = clock
         self._monotonic = monotonic
         self._tls = tls
-        self._secret: bytes | None = None
+        self._secret = hashlib.sha256(f"monarq session {key}".encode()).digest()
+        self._ended: dict[str, str] | None = None
+        """Of the sessions that were signed out of: the nonce, and when their time is over."""
         self._look_again_at = 0.0
         self._reading = asyncio.Lock()
 
@@ -95,12 +102,8 @@ class Sessions:
         cookie = cookie_of(headers, self.cookie_name(headers))
         if cookie is None:
             return self._authenticator.authenticate(headers)
-        if self._secret is not None:
-            session = self._open(cookie, self._secret)
-            if session is not None:
-                return session.principal
-            if self._monotonic() < self._look_again_at:
-                raise UnauthorizedError(_EXPIRED)
+        if self._ended is not None and self._monotonic() < self._look_again_at:
+            return self._checked(cookie, self._ended).principal
         return self._principal(headers)
 
     async def session(self, headers: dict[str, str]) -> Session:
@@ -108,13 +111,19 @@ class Sessions:
         cookie = cookie_of(headers, self.cookie_name(headers))
         if cookie is None:
             raise UnauthorizedError("nobody is signed in")
-        session = self._open(cookie, await self._get_secret())
-        if session is None:
-            # It may have been signed with a secret that another process made just now.
-            session = self._open(cookie, await self._read_again())
-        if session is None:
-            raise UnauthorizedError(_EXPIRED)
-        return session
+        return self._checked(cookie, await self._get_ended())
+
+    async def end(self, session: Session) -> None:
+        """Have no process on this store accept the session any more."""
+        store = self._store()
+        await store.set_setting(ENDED + session.nonce, str(session.until))
+        self._look_again_at = 0.0
+        now = self._clock.now()
+        ended = await self._get_ended()
+        ended[session.nonce] = str(session.until)
+        for nonce, until in list(ended.items()):
+            if int(until) <= now:
+                await store.set_setting(ENDED + nonce, None)
 
     async def sign_in(self, credential: str) -> Session:
         """`UnauthorizedError` if it is not good, `ForbiddenError` if it gives no role."""
@@ -127,9 +136,8 @@ class Sessions:
             verified.key_id,
             secrets.token_urlsafe(9),
         )
-        secret = await self._read_again()
         body = _text(msgspec.json.encode(claims))
-        session = self._open(f"{body}.{_signature(secret, body)}", secret)
+        session = self._open(f"{body}.{_signature(self._secret, body)}")
         if session is None:
             raise UnauthorizedError("the token has expired")
         return session
@@ -137,9 +145,15 @@ class Sessions:
     async def _principal(self, headers: dict[str, str]) -> Principal:
         return (await self.session(headers)).principal
 
-    def _open(self, cookie: str, secret: bytes) -> Session | None:
+    def _checked(self, cookie: str, ended: Mapping[str, str]) -> Session:
+        session = self._open(cookie)
+        if session is None or session.nonce in ended:
+            raise UnauthorizedError(_EXPIRED)
+        return session
+
+    def _open(self, cookie: str) -> Session | None:
         body, _, signature = cookie.partition(".")
-        if not hmac.compare_digest(signature, _signature(secret, body)):
+        if not hmac.compare_digest(signature, _signature(self._secret, body)):
             return None
         claims = msgspec.json.decode(_bytes(body), type=_Claims)
         if claims.until <= self._clock.now():
@@ -149,27 +163,27 @@ class Sessions:
             role = self._authenticator.role_of_key(claims.key_id)
         if role is None:
             return None
-        csrf = mac(secret, b"csrf", cookie)
-        return Session(Principal(claims.subject, role, csrf_token=csrf), claims.until, cookie, csrf)
+        csrf = mac(self._secret, b"csrf", cookie)
+        principal = Principal(claims.subject, role, csrf_token=csrf)
+        return Session(principal, claims.until, cookie, csrf, claims.nonce)
 
-    # --- the secret --------------------------------------------------------------------------
-
-    async def _get_secret(self) -> bytes:
-        return self._secret if self._secret is not None else await self._read_again()
-
-    async def _read_again(self) -> bytes:
+    async def _get_ended(self) -> dict[str, str]:
+        """The ended sessions. While the store is down, as they were."""
         async with self._reading:
-            if self._secret is not None and self._monotonic() < self._look_again_at:
-                return self._secret
-            store = self._store()
-            found = (await store.get_settings()).get(SETTING)
-            if found is None:
-                await store.set_setting(SETTING, secrets.token_hex(32))
-                # Another process may have done so too: what is there now holds for all.
-                found = (await store.get_settings())[SETTING]
-            self._secret = hashlib.sha256(f"monarq session {found}".encode()).digest()
-            self._look_again_at = self._monotonic() + _LOOK_AGAIN_SECONDS
-            return self._secret
+            if self._ended is None or self._monotonic() >= self._look_again_at:
+                try:
+                    found = await self._store().get_settings()
+                except MonarqError:
+                    if self._ended is None:
+                        raise
+                else:
+                    self._ended = {
+                        key.removeprefix(ENDED): until
+                        for key, until in found.items()
+                        if key.startswith(ENDED)
+                    }
+                self._look_again_at = self._monotonic() + _LOOK_AGAIN_SECONDS
+            return self._ended
 
 
 def cookie_of(headers: dict[str, str], cookie: str = COOKIE) -> str | None:

@@ -34,6 +34,7 @@ from monarq.server.local_callers import LocalCallers, nobody_is_proven
 from monarq.server.observing import Observer
 from monarq.server.routes import ROUTES
 from monarq.server.service import Service
+from monarq.server.session_key import session_key, settle
 from monarq.server.sessions import Sessions
 from monarq.server.tracing import Spans
 from monarq.server.watch.history import History
@@ -119,18 +120,22 @@ class Worker:
         )
         stack.push_async_callback(self._close_broker, broker)
         service = Service(broker, settings, SystemClock().now(), version("monarq"))
-        authenticate = None
+        authenticate, key = None, None
         if authenticator is None:
             service.local = LocalCallers.start(self._link_code, service.clock)
         else:
+            key = session_key(settings)
             service.sessions = Sessions(
                 authenticator,
+                key,
                 lambda: broker.store,
                 service.clock,
                 time.monotonic,
                 tls=tls is not None,
             )
             authenticate = service.sessions.authenticate
+        settling = asyncio.create_task(settle(lambda: broker.store, key))
+        stack.push_async_callback(_cancelled, settling)
         stack.push_async_callback(service.sampler.close)
         keeping = asyncio.create_task(History(lambda: broker.store, service.clock).keep())
         stack.push_async_callback(_cancelled, keeping)

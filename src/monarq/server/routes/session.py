@@ -57,6 +57,7 @@ async def sign_out(service: Service, request: Request) -> Response:
         pass
     else:
         check_token(request.headers, session.principal)
+        await service.sessions.end(session)
     cleared = clear_cookie(
         is_secure=service.sessions.is_secure(request.headers),
         name=service.sessions.cookie_name(request.headers),

@@ -228,8 +228,14 @@ def _parts(dsn: str) -> SplitResult:
         parts = urlsplit(dsn)
         if "," not in parts.netloc:  # several hosts have ports of their own
             _ = parts.port
-    except ValueError as error:
-        raise InvalidRequestError(f"the address of PostgreSQL cannot be read: {error}") from None
+        if parts.query:
+            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True)
+    except ValueError:
+        # What the parser says may hold a part of the password.
+        raise InvalidRequestError(
+            "the address of PostgreSQL cannot be read: it is postgresql://user:password@host:port/"
+            "database, with / # ? @ : of the password written as %2F %23 %3F %40 %3A"
+        ) from None
     return parts
 
 
