@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 
 from monarq.errors import InvalidRequestError
 from monarq.model import Ack, AckStatus, Pop, Push, PushItem, QueueKind
+from monarq.spark import sink_options
 from monarq.spark.access import open_access
 from monarq.spark.lake import Lake, read
 from monarq.spark.lake.commits import LakeState
+from monarq.spark.options import read_options
 from monarq.spark.pipelines.archive import ArchiveOptions, Archiver
 from monarq.spark.pipelines.archive_plan import ArchivePlan, make_plan
 from monarq.spark.pipelines.place import Place
@@ -146,6 +148,19 @@ def test_a_pipeline_reads_what_older_keys_have_sealed(
     told: list[tuple[str, int]] = []
     run_batch(spark, pipeline, options, lambda name, rows: told.append((name, rows)))
     assert told == [("out", 2)]
+
+
+def test_checked_options_show_neither_keys_nor_tokens() -> None:
+    """They are in what Spark pickles, and may come into a log with it."""
+    sealed = {"encryptionKey": BOTH, "url": "sqlite:///x.db", "queue": "q"}
+    tokened = {"token": "open-sesame", "url": "http://localhost", "queue": "q"}
+    shown = [
+        repr(made)
+        for options in (sealed, tokened)
+        for made in (read_options(options), sink_options.read_sink_options(options))
+    ]
+    for text in (OLD.hex(), NEW.hex(), repr(OLD), repr(NEW), "open-sesame"):
+        assert not any(text in one for one in shown)
 
 
 def test_plans_show_no_key(

@@ -141,6 +141,9 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
     def is_http(self) -> bool:
         return self.url.startswith("http")
 
+    def __repr__(self) -> str:
+        return f"SinkOptions(queue={self.queue!r}, queue_column={self.queue_column!r})"
+
 
 def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Errors: `InvalidRequestError`, which names the option and what it may be."""
