@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from monarq.client.async_client import AsyncClient
-from monarq.errors import CommandsRefusedError
+from monarq.client.schedules import Schedule
+from monarq.errors import CommandsRefusedError, ForbiddenError
 from monarq.job import CommandJob, TaskJob
 from monarq.jobs.worker import Worker
 from monarq.model import DeadLetterFilter, Item, ItemState, Push, PushItem
@@ -228,3 +229,25 @@ async def test_an_admin_that_redrives_a_plain_item_makes_no_command_of_it(
     await roles.admin.admin.redrive(DeadLetterFilter(queue=QUEUE))
     await until_state(roles.jobs, item_id, ItemState.DEAD)
     assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize("roles", ["broker"], indirect=True)
+async def test_a_worker_with_the_role_jobs_is_known_keeps_its_schedules_and_is_stopped(
+    roles: Roles, tmp_path: Path
+) -> None:
+    await make(roles.admin, commands=True)
+    payload = msgspec.json.encode(CommandJob(command="true"))
+    schedule = Schedule("tick", "* * * * *", lambda id_: PushItem(QUEUE, payload), commands=True)
+    worker = Worker(roles.jobs, [QUEUE], schedules=[schedule])
+    running = asyncio.create_task(worker.run())
+
+    async def is_known() -> bool:
+        kinds = [await roles.writer.admin.list_records(kind) for kind in ("worker", "schedule")]
+        return [[row.key for row in page.rows] for page in kinds] == [[worker.id], ["tick"]]
+
+    await until(is_known)
+    with pytest.raises(ForbiddenError):
+        await roles.writer.admin.put_record("worker-stop", worker.id, b"{}")
+    await roles.jobs.admin.put_record("worker-stop", worker.id, b"{}")
+    await asyncio.wait_for(running, 30)
+    assert (await roles.writer.admin.list_records("worker-stop")).rows == []

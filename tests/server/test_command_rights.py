@@ -42,7 +42,8 @@ class Scene:
         items = (await self.api.get(f"/api/v1/items?queue={self.queue}")).json
         letters = (await self.api.get(f"/api/v1/dlq?queue={self.queue}")).json
         output = (await self.api.get(f"/api/v1/items/{self.leased['id']}/output?attempt=1")).json
-        return items, letters, output
+        queue = (await self.api.get(f"/api/v1/resources/queues/{self.queue}")).json
+        return items, letters, output, queue["options"]
 
 
 async def enqueue(api: Api, queue: str) -> str:
@@ -140,6 +141,12 @@ CALLS: dict[tuple[str, str], list[Call]] = {
         post("/api/v1/dlq/redrive", lambda s: {"ids": [s.letter]}),
         post("/api/v1/dlq/redrive", lambda s: {"all": True}),
     ],
+    ("POST", "/api/v1/configure"): [
+        post(
+            "/api/v1/configure",
+            lambda s: {"queue": s.queue, "options": {"expireTimeout": 0.001}},
+        ),
+    ],
     ("DELETE", "/api/v1/dlq"): [
         lambda s: s.api.request("DELETE", f"/api/v1/dlq?queue={s.queue}", None, {})
     ],
@@ -149,7 +156,6 @@ OF_NO_ITEM = {
     ("GET", "/api/v1/pop"),  # finds ordered queues only
     ("POST", "/api/v1/push"),
     ("POST", "/api/v1/push/columns"),
-    ("POST", "/api/v1/configure"),
     ("POST", "/api/v1/consumer-groups/{group}/queues/{queue}/seek"),
     ("POST", "/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek"),
     ("POST", "/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/skip"),

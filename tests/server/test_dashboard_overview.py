@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from monarq.server.exchange import Principal, Role
 from monarq.server.watch.attention import Findings, attention
 from monarq.server.watch.overview import overview
 from monarq.server.watch.sampler import Sight
@@ -201,16 +200,6 @@ async def test_a_worker_that_says_nothing_is_lost(api: Api) -> None:
     assert (await api.post(f"{BOARD}/workers/w1/stop")).json == {"stopping": True}
     assert (await store.get_record("worker-stop", "w1")).value == b"{}"
     assert (await api.post(f"{BOARD}/workers/none/stop")).status == 404
-
-
-@pytest.mark.parametrize(("role", "status"), [(Role.WRITE, 403), (Role.JOBS, 200)])
-async def test_a_worker_is_not_stopped_by_a_record_of_who_may_not_stop_it(
-    api: Api, role: Role, status: int
-) -> None:
-    api.principal = Principal("me", role)
-    body = {"value": {}}
-    assert (await api.request("PUT", "/api/v1/records/worker-stop/w1", body)).status == status
-    assert (await api.request("PUT", "/api/v1/records/worker/w1", body)).status == 200
 
 
 async def test_a_failed_pipeline_needs_attention_until_it_succeeds(api: Api) -> None:

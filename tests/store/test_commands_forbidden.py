@@ -294,3 +294,28 @@ async def test_ordered_queues_and_labels_are_for_everybody(store: Store) -> None
     assert popped.lease_id is not None
     unwrap(await store.renew([Renew(popped.lease_id, 100, commands=False)]))
     unwrap(await store.ack([Ack(lease_id=popped.lease_id, commands=False)]))
+
+
+async def test_options_of_a_queue_that_runs_commands(store: Store, queue: str) -> None:
+    """They can kill what waits, or move what dies to a queue that others may pop from."""
+    await push_to(store, queue)
+    before = await store.get_queue(queue)
+    for options in ({"expireTimeout": 0.001}, {"deadQueue": "other"}, {}):
+        met = await tried(
+            store,
+            queue,
+            lambda options=options: nothing(
+                store.configure(queue, options=options, commands=False)
+            ),
+        )
+        assert met == [expected(queue)]
+    assert (await store.get_queue(queue) == before) is (queue == "jobs")
+
+
+async def test_a_queue_that_runs_commands_is_not_made(store: Store) -> None:
+    options = {"runsCommands": True}
+    with pytest.raises(ForbiddenError):
+        await store.configure("new", kind=QueueKind.WORK, options=options, commands=False)
+    assert (await store.list_queues()).rows == []
+    await store.configure("new", kind=QueueKind.WORK, options=options)
+    await store.configure("plain", kind=QueueKind.WORK, commands=False)

@@ -132,7 +132,14 @@ OF_ONE_CALL: dict[tuple[str, str], list[Any]] = {
 GOOD: dict[str, dict[str, Any]] = {
     "lifecycle": {"limit": 10},
     "rekey_step": {"limit": 10, "after": None},
-    "configure": {"name": "q", "kind": None, "namespace": "n", "task": "t", "options": {}},
+    "configure": {
+        "name": "q",
+        "kind": None,
+        "namespace": "n",
+        "task": "t",
+        "options": {},
+        "commands": True,
+    },
     "get_queue": {"name": "q"},
     "list_queues": {"namespace": "n", "task": "t", "limit": 1, "after": None},
     "delete_queue": {"name": "q"},

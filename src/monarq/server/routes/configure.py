@@ -27,6 +27,7 @@ async def configure(service: Service, request: Request) -> Response:
         namespace=body.namespace,
         task=body.task,
         options={name: given[name] for name in _NAMES if name in given},
+        commands=request.principal.may_run_commands,
     )
     return json_answer(
         ConfigureAnswer(

@@ -10,10 +10,14 @@ from monarq.server.exchange import Request, Response, Role
 from monarq.server.paging import collect, paged, record_size
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.watch.workers import STOP_KIND
+from monarq.server.watch.history import KIND as HISTORY_KIND
+from monarq.server.watch.workers import SCHEDULE_KIND, STOP_KIND, WORKER_KIND
 from monarq.times import iso, iso_or_none
 from monarq.wire.paging import PageQuery
 from monarq.wire.records import RecordBody, RecordDeleted, RecordRow, RecordsAnswer
+
+TRUSTED_KINDS = frozenset({WORKER_KIND, STOP_KIND, SCHEDULE_KIND, "job-setting", HISTORY_KIND})
+"""Kinds of records that workers, tools and the dashboard act on."""
 
 
 async def list_records(service: Service, request: Request) -> Response:
@@ -37,9 +41,7 @@ async def get_record(service: Service, request: Request) -> Response:
 
 async def put_record(service: Service, request: Request) -> Response:
     body: RecordBody = request.body
-    principal = request.principal
-    if request.path["kind"] == STOP_KIND:
-        principal.check_may_run_commands("stopping a worker")
+    _check_may_write(request)
     record = await service.broker.store.put_record(
         request.path["kind"],
         request.path["key"],
@@ -51,9 +53,16 @@ async def put_record(service: Service, request: Request) -> Response:
 
 
 async def delete_record(service: Service, request: Request) -> Response:
+    _check_may_write(request)
     store = service.broker.store
     deleted = await store.delete_record(request.path["kind"], request.path["key"])
     return json_answer(RecordDeleted(deleted=deleted))
+
+
+def _check_may_write(request: Request) -> None:
+    kind = request.path["kind"]
+    if kind in TRUSTED_KINDS:
+        request.principal.check_may_run_commands(f"writing a record of the kind {kind!r}")
 
 
 def _row(record: Record) -> RecordRow:

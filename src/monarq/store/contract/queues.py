@@ -19,8 +19,12 @@ class KeepingQueues(abc.ABC):
         namespace: str | None = None,
         task: str | None = None,
         options: Mapping[str, Any] | None = None,
+        commands: bool = True,
     ) -> Queue:
         """Make the queue, or change what is named; what is not keeps its value.
+
+        Without `commands` the caller may not work on shell commands: a queue that runs commands is
+        neither made nor changed (`ForbiddenError`), since options decide what becomes of its items.
 
         `options` by their Python or their camelCase names. Errors: `InvalidRequestError`
         (unknown option, out of range, dead-queue rules), `ConflictError` (exists as another

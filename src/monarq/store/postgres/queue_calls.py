@@ -23,6 +23,7 @@ class QueueCalls(Calls, KeepingQueues, KeepingGroups):
         namespace: str | None = None,
         task: str | None = None,
         options: Mapping[str, Any] | None = None,
+        commands: bool = True,
     ) -> Queue:
         return await queues.configure(
             self._database,
@@ -33,6 +34,7 @@ class QueueCalls(Calls, KeepingQueues, KeepingGroups):
             task=task,
             options=options,
             has_key=self._cipher is not None,
+            commands=commands,
         )
 
     async def get_queue(self, name: str) -> Queue:

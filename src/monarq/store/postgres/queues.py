@@ -15,6 +15,7 @@ from monarq.store.postgres.database import Database, Work
 from monarq.store.validation import (
     check_dead_queue_of_commands,
     check_mark_of_commands,
+    check_may_work,
     check_partial_clear,
     option_changes,
     wrong_kind,
@@ -45,6 +46,7 @@ async def configure(
     task: str | None,
     options: Mapping[str, Any] | None,
     has_key: bool,
+    commands: bool,
 ) -> Queue:
     if kind is not None and not isinstance(kind, QueueKind):
         raise InvalidRequestError(f"kind must be one of {', '.join(QueueKind)}")
@@ -53,13 +55,13 @@ async def configure(
         raise EncryptionKeyError("encryptionEnabled needs a key, and this store was given none")
     labels = {"namespace": namespace, "task": task}
     changes |= {label: value for label, value in labels.items() if value is not None}
-    queue = await database.atomically(lambda unit: _configure(unit, name, kind, changes))
+    queue = await database.atomically(lambda unit: _configure(unit, name, kind, changes, commands))
     catalog.forget_queue(name)
     return queue
 
 
 async def _configure(
-    unit: Work, name: str, kind: QueueKind | None, changes: dict[str, Any]
+    unit: Work, name: str, kind: QueueKind | None, changes: dict[str, Any], commands: bool
 ) -> Queue:
     # Dead-queue rules look at several queues: one change of settings at a time.
     await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
@@ -72,6 +74,7 @@ async def _configure(
     new_kind = old.kind if old is not None else kind or QueueKind.ORDERED
     options = old.options if old is not None else QueueOptions()
     marked = changes.get("runs_commands", options.runs_commands)
+    check_may_work(options.runs_commands if old is not None else marked, name, commands)
     check_mark_of_commands(
         name,
         new_kind,

@@ -81,10 +81,13 @@ class QueueCalls(Calls):
         namespace: str | None = None,
         task: str | None = None,
         options: Mapping[str, Any] | None = None,
+        commands: bool = True,
     ) -> Queue:
         changes = validation.option_changes(options or {})
         return await self._write(
-            lambda session: queues.configure(session, name, kind, namespace, task, changes)
+            lambda session: queues.configure(
+                session, name, kind, namespace, task, changes, commands=commands
+            )
         )
 
     async def get_queue(self, name: str) -> Queue:

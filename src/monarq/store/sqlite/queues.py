@@ -56,6 +56,8 @@ def configure(
     namespace: str | None,
     task: str | None,
     options: Mapping[str, Any],
+    *,
+    commands: bool,
 ) -> Queue:
     """`options` are checked and by their Python names."""
     queue = session.find_queue(name)
@@ -65,11 +67,13 @@ def configure(
         raise EncryptionKeyError("encryption needs a key, and this store was given none")
     if queue is None:
         chosen = replace(QueueOptions(), **options)
+        validation.check_may_work(chosen.runs_commands, name, commands)
         kind = kind or QueueKind.ORDERED
         _check_dead_queue(session, name, kind, chosen)
         _check_sealing(session, name, chosen)
         validation.check_mark_of_commands(name, kind, None, chosen)
         return make_queue(session, name, kind, namespace or "", task or "", chosen)
+    validation.check_may_work(queue.options.runs_commands, name, commands)
     changed = replace(queue.options, **options)
     validation.check_mark_of_commands(name, queue.kind, queue.options, changed)
     if changed.dead_queue != queue.options.dead_queue:

@@ -185,6 +185,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         "kind": _optional(_choice("kind", QueueKind)),
         **_LABELS,
         "options": _optional(check_options),
+        **_RIGHTS,
     },
     "get_queue": {"name": _QUEUE},
     "list_queues": {**_LABELS, **_PAGE},
