@@ -1,6 +1,7 @@
 """How the command line behaves at a terminal, in a pipe, and when it is interrupted."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -342,3 +343,60 @@ def test_a_command_imports_no_more_than_it_needs(monarq: Run) -> None:
     version = monarq("--version", PYTHONPROFILEIMPORTTIME="1").stderr
     assert "typer" not in version
     assert "msgspec" not in version
+
+
+#: Sets the clipboard, clears the screen, sets the title, and the same as single characters.
+HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x1b]0;evil\x07\x9b2J\x7f\u202e\r\b"
+
+
+@pytest.fixture
+def hostile(cli: Invoke, monarq: Run, tmp_path: Path) -> str:
+    """A job whose command, output and error hold control characters, and a message of them. Names
+    cannot hold any."""
+    (tmp_path / "out").write_bytes(HOSTILE.encode())
+    printing = f"cat {tmp_path}/out; cat {tmp_path}/out >&2; exit 3 # {HOSTILE}"
+    cli.ok("enqueue", printing, "--id", "job", "--queue", "queue", "--max-retries", "0")
+    assert monarq("worker", "start", "--burst", "--queue", "queue").returncode == 0
+    cli.ok("push", "log", json.dumps(HOSTILE, ensure_ascii=False))
+    return HOSTILE
+
+
+@pytest.mark.slow
+def test_control_characters_of_others_do_nothing_to_a_terminal(
+    hostile: str, at_terminal: dict[str, str]
+) -> None:
+    controls = {each for each in hostile if not each.isprintable()}
+    for arguments in (
+        ("list",),
+        ("show", "job"),
+        ("show", "job", "--json"),
+        ("show", f"not{hostile}"),
+        ("logs", "job"),
+        ("logs", "job", "--follow"),
+        ("dlq", "list"),
+        ("dlq", "show", "job"),
+        ("tail", "log"),
+        ("tail", "log", "--json"),
+        ("pop", "log"),
+        ("retry", "job"),
+        ("worker", "start", "--burst", "--queue", "queue"),
+    ):
+        terminal = Terminal(at_terminal | {"NO_COLOR": "1"}, 200, *arguments)
+        terminal.end()
+        # The terminal itself ends lines so.
+        said = terminal.said.replace("\r\n", "")
+        assert said, arguments
+        assert not controls & set(said), (arguments, said)
+
+
+def test_raw_and_pipes_have_control_characters_as_they_are(
+    cli: Invoke, hostile: str, at_terminal: dict[str, str]
+) -> None:
+    for arguments in (("show", "job"), ("logs", "job"), ("dlq", "show", "job")):
+        terminal = Terminal(at_terminal | {"NO_COLOR": "1"}, 200, *arguments, "--raw")
+        assert terminal.end() == 0
+        assert "\x1b[2J" in terminal.said
+        assert "\x1b[2J" in cli.ok(*arguments).out
+    terminal = Terminal(at_terminal | {"NO_COLOR": "1"}, 200, "logs", "job", "--follow", "--raw")
+    assert terminal.end() == 0
+    assert terminal.said

@@ -62,6 +62,11 @@ TokenOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, and nothing else, on stdout")]
 
+RawOption = Annotated[
+    bool,
+    typer.Option("--raw", help="print control characters as they are, also at a terminal"),
+]
+
 COMMON_OPTIONS: dict[str, Any] = {
     "store": StoreOption,
     "url": UrlOption,
@@ -205,7 +210,9 @@ class Caller:
         elif callable(text):
             text()
         else:
-            print(text)
+            from monarq.cli.terminal import shown
+
+            print(shown(text))
 
     def rows(self, rows: Iterable[dict[str, Any]], columns: Sequence[str], *, empty: str) -> None:
         """A list: a JSON array of objects, or a table of these columns."""
@@ -260,13 +267,17 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
 
 def say(text: str) -> None:
     """A line on stderr, for people."""
-    print(text, file=sys.stderr)
+    from monarq.cli.terminal import shown
+
+    print(shown(text, sys.stderr), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
     import msgspec
 
-    print(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2))
+    from monarq.cli.terminal import shown_json
+
+    print(shown_json(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)))
 
 
 def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
@@ -295,5 +306,7 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidRequestError(f"{question} Say --yes to go on.")
-    if not typer.confirm(question, err=True):
+    from monarq.cli.terminal import shown
+
+    if not typer.confirm(shown(question, sys.stderr), err=True):
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monarq.cli.calling import Caller, calling, confirm
+from monarq.cli.calling import Caller, RawOption, calling, confirm
 from monarq.cli.formats import counted, moment
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import DeadLetter, DeadLetterFilter
@@ -63,9 +63,13 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
 
 @app.command("show")
 @calling
-def show(caller: Caller, letter: IdArgument, queue: QueueOption = None) -> None:
+def show(
+    caller: Caller, letter: IdArgument, queue: QueueOption = None, raw: RawOption = False
+) -> None:
     """Show a dead letter with its payload."""
     import msgspec
+
+    from monarq.cli.terminal import shown
 
     with caller.looking() as client:
         found = _find(client, letter, queue)
@@ -76,7 +80,7 @@ def show(caller: Caller, letter: IdArgument, queue: QueueOption = None) -> None:
             if name == "payload":
                 value = msgspec.json.encode(value).decode()
             if value not in ("", None):
-                print(f"{name.replace('_', ' '):12}{value}")
+                print(f"{name.replace('_', ' '):12}{shown(str(value), raw=raw)}")
 
     caller.answer(row, print_letter)
 

@@ -41,12 +41,14 @@ def doctor(caller: Caller) -> None:
 
     def print_findings() -> None:
         from monarq.cli.tables import state_text
+        from monarq.cli.terminal import shown
 
         for finding in findings:
             padding = " " * (8 - len(finding.level))
-            print(f"{state_text(finding.level)}{padding} {finding.check}: {finding.what}")
+            what = shown(f"{finding.check}: {finding.what}")
+            print(f"{state_text(finding.level)}{padding} {what}")
             if finding.todo is not None:
-                print(f"{'':9}→ {finding.todo}")
+                print(f"{'':9}→ {shown(finding.todo)}")
 
     caller.answer({"ok": not is_bad, "findings": findings}, print_findings)
     if is_bad:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 import time
 from collections.abc import Iterator
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monarq.cli.calling import Caller, calling, confirm, say
+from monarq.cli.calling import Caller, RawOption, calling, confirm, say
 from monarq.cli.formats import counted, duration
 from monarq.cli.tables import printable, state_text
+from monarq.cli.terminal import shown
 from monarq.errors import NotFoundError
 from monarq.job import ITEM_STATE, JobState, job_state
 from monarq.model import DeadLetterFilter, ItemState
@@ -99,21 +101,23 @@ _ORDER = (
 )
 
 
-def show(caller: Caller, job: JobArgument, queue: QueueOption = None) -> None:
+def show(
+    caller: Caller, job: JobArgument, queue: QueueOption = None, raw: RawOption = False
+) -> None:
     """Show a job: its state, and each attempt with exit code, duration and output."""
     from monarq.cli.job_views import find_job, job_detail
 
     with caller.looking() as client:
         item = find_job(client, job, queue)
         detail = job_detail(item, client.admin.item_attempts(item.id))
-    caller.answer(detail, lambda: _print_job(detail))
+    caller.answer(detail, lambda: _print_job(detail, raw))
 
 
-def _print_job(detail: dict[str, Any]) -> None:
+def _print_job(detail: dict[str, Any], raw: bool) -> None:
     for name, value in detail.items():
         if name not in ("history", "payload") and value is not None:
-            shown = state_text(value) if name == "state" else value
-            print(f"{name.replace('_', ' '):16}{shown}")
+            text = state_text(value) if name == "state" else shown(str(value), raw=raw)
+            print(f"{name.replace('_', ' '):16}{text}")
     for attempt in detail["history"]:
         code = "" if attempt["exit_code"] is None else f", exit code {attempt['exit_code']}"
         print(
@@ -122,7 +126,7 @@ def _print_job(detail: dict[str, Any]) -> None:
         )
         for name in ("error", "stdout", "stderr", "value", "traceback"):
             if attempt[name]:
-                text = str(attempt[name]).rstrip("\n").replace("\n", "\n    ")
+                text = shown(str(attempt[name]), raw=raw).rstrip("\n").replace("\n", "\n    ")
                 print(f"  {name}:\n    {text}")
 
 
@@ -136,6 +140,7 @@ def logs(
         bool, typer.Option("--follow", "-f", help="go on until the job has ended")
     ] = False,
     queue: QueueOption = None,
+    raw: RawOption = False,
 ) -> None:
     """Print what a job has printed; of one that runs, what it has printed so far."""
     from monarq.cli.job_views import find_job
@@ -150,7 +155,7 @@ def logs(
             stdout, stderr = ("", "") if result is None else (result.stdout, result.stderr)
             caller.answer(
                 {"attempt": number, "stdout": stdout, "stderr": stderr},
-                lambda: _print_output(stdout, stderr),
+                lambda: _print_output(stdout, stderr, raw),
             )
             return
         has_begun = number <= item.attempts
@@ -167,24 +172,30 @@ def logs(
         if not has_begun and not follow:
             say("it has not run yet; --follow waits for it")
             return
-        _follow(client, item.id, number, follow=follow)
+        _follow(client, item.id, number, follow=follow, raw=raw)
 
 
-def _print_output(stdout: str, stderr: str) -> None:
-    sys.stdout.write(stdout)
-    sys.stderr.write(stderr)
+def _print_output(stdout: str, stderr: str, raw: bool) -> None:
+    sys.stdout.write(shown(stdout, raw=raw))
+    sys.stderr.write(shown(stderr, sys.stderr, raw=raw))
     if not stdout and not stderr:
         say("it printed nothing; `monarq show` tells how it ended")
 
 
-def _follow(client: Looker, item_id: str, attempt: int, *, follow: bool) -> None:
+def _follow(client: Looker, item_id: str, attempt: int, *, follow: bool, raw: bool) -> None:
     start = 0
+    is_raw = raw or not sys.stdout.isatty()
+    # A character may be cut in two.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while True:
         # Asked before reading: what was printed before it ended is read then.
         item = client.admin.get_item(item_id)
         is_over = item.state in _FINISHED or item.attempts > attempt
         part = client.admin.read_output(item_id, attempt, start=start)
-        sys.stdout.buffer.write(part.data)
+        if is_raw:
+            sys.stdout.buffer.write(part.data)
+        else:
+            sys.stdout.write(shown(decoder.decode(part.data)))
         sys.stdout.flush()
         start = part.next
         if part.data:
@@ -224,7 +235,7 @@ def status(caller: Caller) -> None:
         )
         for known in workers:
             for job in known.info.running:
-                print(f"  {known.info.id}: {job.job} ({printable(job.what)})")
+                print(f"  {printable(f'{known.info.id}: {job.job} ({job.what})')}")
         if not workers:
             print("`monarq worker start` starts one")
 

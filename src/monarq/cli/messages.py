@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
 
 def complain(text: str) -> None:
-    """A line on stderr, as it is: no markup, no wrapping."""
-    print(f"monarq: {text}", file=sys.stderr)
+    """A line on stderr: no markup, no wrapping."""
+    from monarq.cli.terminal import shown
+
+    print(f"monarq: {shown(text, sys.stderr)}", file=sys.stderr)
 
 
 def answers() -> Console:

@@ -10,6 +10,7 @@ import typer
 
 from monarq.cli.calling import Caller, calling, say
 from monarq.cli.formats import parse_duration, parse_moment
+from monarq.cli.terminal import shown, shown_json
 from monarq.errors import InvalidRequestError, MonarqError
 from monarq.ids import parse_message_id
 from monarq.model import DEFAULT_GROUP, MAX_BATCH, Ack, Acked, AckStatus
@@ -89,7 +90,7 @@ def _row(message: Any) -> dict[str, Any]:
 def _print(messages: list[dict[str, Any]], lease: str | None, group: str) -> None:
     for row in messages:
         say(f"{row['id']}  {row['partition']} #{row['seq']}, attempt {row['attempts']}")
-        print(msgspec.json.encode(row["payload"]).decode())
+        print(shown_json(msgspec.json.encode(row["payload"]).decode()))
         sys.stdout.flush()
     if lease is not None:
         whose = "" if group == DEFAULT_GROUP else f" --group {group}"
@@ -164,4 +165,4 @@ def _print_answers(rows: list[dict[str, Any]], status: AckStatus) -> None:
             continue
         count = f" ({row['count']:,} messages)" if row["count"] != 1 else ""
         dead = f", {row['dead']:,} now dead" if row["dead"] else ""
-        print(f"{row['message']}{count}: {status}{dead}")
+        print(shown(f"{row['message']}{count}: {status}{dead}"))

@@ -11,6 +11,7 @@ import typer
 from monarq.cli.calling import Caller, calling, confirm, print_rows
 from monarq.cli.formats import counted, moment
 from monarq.cli.queue_options import with_option_flags
+from monarq.cli.terminal import shown
 from monarq.client.option_kinds import check_kind
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import DEFAULT_GROUP, Group, Queue, QueueKind, QueueOptions, QueueStats
@@ -142,9 +143,9 @@ def show(caller: Caller, name: NameArgument) -> None:
                 for state, count in value.items():
                     print(f"  {state:14}{count:>12,}")
             elif value not in ("", None):
-                shown = f"{value:,}" if isinstance(value, int) else value
-                print(f"{key.replace('_', ' '):16}{shown}")
-        print("options         " + (_pairs(changed) or "all at their defaults"))
+                text = f"{value:,}" if isinstance(value, int) else shown(str(value))
+                print(f"{key.replace('_', ' '):16}{text}")
+        print("options         " + (shown(_pairs(changed)) or "all at their defaults"))
         if groups:
             print()
             print_rows(groups, ("group", "lag", "lag_seconds", "completed", "failed", "dead"))

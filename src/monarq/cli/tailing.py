@@ -166,10 +166,11 @@ def message_row(message: StoredMessage) -> dict[str, Any]:
 
 def _print(message: StoredMessage, as_json: bool) -> None:
     from monarq.cli.tables import printable
+    from monarq.cli.terminal import shown_json
 
     row = message_row(message)
     if as_json:
-        print(msgspec.json.encode(row).decode())
+        print(shown_json(msgspec.json.encode(row).decode()))
     else:
         payload = msgspec.json.encode(row["payload"]).decode()
         place = printable(f"{message.partition} #{message.seq}")

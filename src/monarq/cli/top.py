@@ -10,6 +10,7 @@ import typer
 
 from monarq.cli.calling import Caller, calling, print_rows, say
 from monarq.cli.figures import Look, look, queue_figures, worker_figures
+from monarq.cli.tables import printable
 from monarq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -189,12 +190,12 @@ def _worker_table(rows: list[dict[str, Any]]) -> RenderableType:
     for row in rows:
         state = str(row["state"])
         table.add_row(
-            Text(row["id"]),
+            Text(printable(row["id"])),
             Text(state, _STATE_STYLES.get(state, "")),
             Text(f"{row['completed']:,}"),
             Text(f"{row['failed']:,}"),
             Text(since(row["heartbeat_at"])),
-            Text(", ".join(row["running"]) or "-"),
+            Text(printable(", ".join(row["running"])) or "-"),
         )
     return table
 
@@ -202,4 +203,4 @@ def _worker_table(rows: list[dict[str, Any]]) -> RenderableType:
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if value >= 10 or not value else f"{value:.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from monarq.cli.calling import Caller, calling, say
+from monarq.cli.calling import Caller, RawOption, calling, say
 from monarq.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -205,15 +205,24 @@ def run(
 
     linux.hide_process()
     confinement = _confinement(run_as, max_memory, max_processes, max_cpu_seconds)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     # It tells of every request, by which a worker's own words would not be found.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     client_of_app, tasks = load(app_name)
     queues = _queues(queue, tasks)
     caller = where_jobs_go(caller, client_of_app)
     asyncio.run(_work(caller, worker_id, queues, tasks, concurrency, burst, tied_to, confinement))
+
+
+class _Formatter(logging.Formatter):
+    """Writes what the broker, jobs and records say without what a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from monarq.cli.terminal import shown
+
+        return shown(super().format(record), sys.stderr)
 
 
 async def _work(
@@ -388,8 +397,11 @@ def logs(
     caller: Caller,
     worker: Annotated[str, typer.Argument(help="the worker's id", show_default=False)],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on as it comes")] = False,
+    raw: RawOption = False,
 ) -> None:
     """Print the log of a worker that was started with --detach on this machine."""
+    from monarq.cli.terminal import shown
+
     path = _data_directory() / "workers" / f"{Path(worker).name}.log"
     if not path.exists():
         raise NotFoundError(f"there is no log of a worker {worker!r} on this machine")
@@ -399,7 +411,7 @@ def logs(
     with path.open(errors="replace") as file:
         while True:
             if text := file.read():
-                sys.stdout.write(text)
+                sys.stdout.write(shown(text, raw=raw))
                 sys.stdout.flush()
             elif not follow:
                 return
