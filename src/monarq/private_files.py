@@ -139,8 +139,8 @@ def make_secret(path: Path) -> str:
 
 
 def readable_by_others(path: str | Path) -> str | None:
-    """Say who may read or write the file or directory besides its owner: "its group" or
-    "all users". None if nobody may, or if it cannot be looked at."""
+    """Say who may use the file or directory besides its owner: "its group" or "all users". None
+    if nobody may, or if it cannot be looked at."""
     try:
         mode = Path(path).stat().st_mode
     except OSError:

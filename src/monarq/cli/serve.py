@@ -27,10 +27,11 @@ def serve(flags: dict[str, Any], config: str | None) -> None:
     """
     loaded = load(given(flags), file=config)
     # Imported here: `--help` and the other commands need no server.
+    from monarq.server.exposure import exposed_config
     from monarq.server.logs import configure
     from monarq.server.serving import run
 
     configure(loaded.settings)
-    for warning in loaded.warnings:
+    for warning in (*loaded.warnings, *exposed_config(loaded)):
         logger.warning("%s", warning)
     raise typer.Exit(run(loaded.settings))

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from monarq.config import Settings
 from monarq.places import data_directory, store_address, without_password
+from monarq.server.exposure import exposed_files
 from monarq.server.logs import is_text
 
 logger = logging.getLogger("monarq.serving")
@@ -25,6 +26,8 @@ def greet(settings: Settings, port: int, link_code: str | None = None) -> None:
         logger.warning(
             "nobody is authenticated: whoever reaches this port may do everything but run commands"
         )
+    for warning in exposed_files(settings):
+        logger.warning("%s", warning)
     if is_text(settings):
         sys.stdout.write(_text(settings, url, store, data, link_code))
         sys.stdout.flush()
