@@ -33,6 +33,8 @@ class Totals:
     dead: int = 0
     dead_letters: int = 0
     states: dict[str, int] = field(default_factory=dict)
+    first: list[tuple[Queue, QueueStats]] = field(default_factory=list)
+    """The first `MOST_ROWS` queues by name; only of sums over all queues."""
     namespaces: dict[str, Totals] = field(default_factory=dict)
     tasks: dict[str, Totals] = field(default_factory=dict)
 
@@ -119,6 +121,8 @@ async def _queue_totals(
         for queue in page.rows:
             if queue.name in stats:
                 _add(totals, queue, stats[queue.name])
+                if after is None:
+                    totals.first.append((queue, stats[queue.name]))
         after = page.next
         if after is None:
             return totals

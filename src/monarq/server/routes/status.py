@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from monarq.health import Health, State
 from monarq.model import Queue, QueueStats
-from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.buffer_rows import buffer_answer
 from monarq.server.exchange import Request, Response, Role
@@ -81,22 +80,18 @@ async def status(service: Service, request: Request) -> Response:
 
 async def _queues(service: Service, query: StatusQuery) -> tuple[Totals, list[StatusQueueRow]]:
     """Return the sums over all queues that the query asks for, and the first of them."""
-    store = service.broker.store
     namespace, task = query.namespace, query.task
     if query.queue is None:
         totals = await service.totals.read(namespace=namespace, task=task)
-        queues = (await store.list_queues(namespace=namespace, task=task, limit=MOST_ROWS)).rows
-    else:
-        totals = Totals()
-        queue = await store.get_queue(query.queue)
-        fits = namespace in (None, queue.namespace) and task in (None, queue.task)
-        queues = [queue] if fits else []
-    stats = {one.queue: one for one in await store.stats_of([queue.name for queue in queues])}
-    found = [(queue, stats[queue.name]) for queue in queues if queue.name in stats]
-    if query.queue is not None:
-        for pair in found:
-            totals.add(*pair)
-    return totals, [_status_row(*pair) for pair in found]
+        return totals, [_status_row(*pair) for pair in totals.first]
+    store = service.broker.store
+    totals, rows = Totals(), []
+    queue = await store.get_queue(query.queue)
+    if namespace in (None, queue.namespace) and task in (None, queue.task):
+        for stats in await store.stats_of([queue.name]):
+            totals.add(queue, stats)
+            rows.append(_status_row(queue, stats))
+    return totals, rows
 
 
 def _status_row(queue: Queue, stats: QueueStats) -> StatusQueueRow:
