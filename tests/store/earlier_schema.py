@@ -27,6 +27,7 @@ _UNDO = {
         alter table cursors drop column lease_of_one;
         alter table unresolved drop column lease_limit;
     """,
+    15: "alter table cursors drop column lost_before_no;",
 }
 
 

@@ -108,7 +108,7 @@ class AckRules(OrderedRules):
 
     def was_answered(self, partition: Partition, cursor: CursorState, request: Ack) -> bool:
         """Whether the message has its answer under a lease before the latest one, as far as a store
-        knows: of resolved ones, if no lease since then has ended without all answers."""
+        knows: of resolved ones, if this lease was not lost, and at most one was since."""
         assert request.lease_id is not None
         assert request.transaction_id is not None
         try:
@@ -119,7 +119,8 @@ class AckRules(OrderedRules):
             return cursor.answered_under.get(message.seq) == request.lease_id
         number = parse_lease_id(request.lease_id)[0]
         lost = [one for one in [*cursor.former, cursor.lease] if one and one.was_lost]
-        return number > cursor.since and all(self.is_earlier(one.number, number) for one in lost)
+        since = [one.number for one in lost if not self.is_earlier(one.number, number)]
+        return number > cursor.since and number not in since and len(since) <= 1
 
     def fence(self, latest: Lease | None, lease_id: str) -> None:
         """Raise unless `lease_id` is the latest lease of what is acked, and live."""

@@ -8,10 +8,11 @@ import pytest
 from monarq.clock import ManualClock
 from monarq.model import AckStatus, Message, Pop, Seek, SeekTo
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, ack_of, code_of, pop, pop_one, push, push_many
+from tests.store.calls import ack, ack_of, code_of, pop, pop_one, push, push_many
 from tests.store.conftest import OpenStore, Place
 from tests.store.earlier_schema import set_back
 from tests.store.refusals import check_refused
+from tests.store.scenarios import let_time_work
 
 NOT_RESOLVING = [AckStatus.FAILED, AckStatus.RETRY, AckStatus.RELEASE]
 
@@ -73,7 +74,25 @@ async def test_what_another_consumer_has_done_is_not_taken_for_ones_own(
     await check_refused(store, again, lease, "already_acked")
 
 
-async def test_after_a_lease_that_was_lost_nobody_knows_of_those_before_it(
+@pytest.mark.parametrize("settled_by", ["another pop", "the lifecycle"])
+async def test_an_ack_is_known_when_the_lease_that_came_with_it_has_expired(
+    store: Store, clock: ManualClock, settled_by: str
+) -> None:
+    """Nobody got the answer: neither that of the ack nor the next message."""
+    await push_many(store, "q", 4)
+    message, lease = await pop_one(store, "q")
+    done = ack_of(message, lease)
+    await store.ack_and_pop([done], [Pop(queue="q", batch=2, lease_seconds=10)])
+    clock.advance(10)
+    if settled_by == "another pop":
+        await pop(store, "q", 2)
+    else:
+        await let_time_work(store)
+    [again], _ = await store.ack_and_pop([done], [Pop(queue="q")])
+    assert code_of(again) == "already_acked"
+
+
+async def test_after_two_leases_that_were_lost_nobody_knows_of_those_before_them(
     store: Store, clock: ManualClock
 ) -> None:
     await push_many(store, "q", 4)
@@ -81,12 +100,31 @@ async def test_after_a_lease_that_was_lost_nobody_knows_of_those_before_it(
     await ack(store, first, lease)
     popped = await pop(store, "q", 2, lease_seconds=10)
     await ack(store, popped.messages[0], popped.lease_id)
+    clock.advance(10)
+    await pop_one(store, "q", lease_seconds=10)
     await check_refused(store, first, lease, "already_acked")
     clock.advance(10)
-    await ack_all(store, await pop(store, "q", 2))
+    await ack(store, *await pop_one(store, "q"))
     await check_refused(store, first, lease, "lease_taken_over")
     for message in popped.messages:
         await check_refused(store, message, popped.lease_id, "lease_taken_over")
+
+
+async def test_between_two_leases_that_were_lost_each_one_has_answered_its_messages(
+    store: Store, clock: ManualClock
+) -> None:
+    await push_many(store, "q", 4)
+    lost, before = await pop_one(store, "q", lease_seconds=10)
+    clock.advance(10)
+    message, lease = await pop_one(store, "q")
+    await ack(store, message, lease)
+    _, after = await pop_one(store, "q", lease_seconds=10)
+    clock.advance(10)
+    again, _ = await pop_one(store, "q")
+    assert (lost.seq, message.seq, again.seq) == (1, 1, 2)
+    await check_refused(store, message, lease, "already_acked")
+    await check_refused(store, lost, before, "lease_taken_over")
+    await check_refused(store, message, after, "lease_taken_over")
 
 
 @pytest.mark.parametrize("how", ["seek", "skip"])

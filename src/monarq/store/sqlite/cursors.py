@@ -26,15 +26,15 @@ MOVED = "moved"
 _LOAD = """
 select p.queue_id, p.name, p.first_seq, p.last_seq, p.last_at, p.held, g.name,
     c.position, c.available_at, c.lease_no, c.lease_token, c.lease_until, c.leased_at, c.lease_to,
-    c.consumer, c.ended_by, c.has_unresolved, c.lease_spread, c.lost_lease_no, c.lease_of_one,
-    c.check_at
+    c.consumer, c.ended_by, c.has_unresolved, c.lease_spread, c.lost_lease_no,
+    c.lost_before_no, c.lease_of_one, c.check_at
 from cursors c join partitions p on p.id = c.partition_id join groups g on g.id = c.group_id
 where c.partition_id = ? and c.group_id = ?
 """
 _SAVE = """
 update cursors set position = ?, available_at = ?, lease_no = ?, lease_token = ?,
     lease_until = ?, leased_at = ?, lease_to = ?, consumer = ?, ended_by = ?, has_unresolved = ?,
-    lease_spread = ?, lost_lease_no = ?, lease_of_one = ?
+    lease_spread = ?, lost_lease_no = ?, lost_before_no = ?, lease_of_one = ?
 where partition_id = ? and group_id = ?
 """
 # Not with the rest: SQLite writes the page of an index anew for whatever is set, the same or not.
@@ -79,8 +79,8 @@ class Cursor:
                  "_marks", "_touched", "available_at", "check_at", "consumer", "ended_by",
                  "first_seq", "group", "group_id", "has_unresolved", "held", "id_prefix", "last_at",
                  "last_seq", "lease_id", "lease_no", "lease_of_one", "lease_spread", "lease_to",
-                 "lease_token", "lease_until", "leased_at", "lost_lease_no", "partition",
-                 "partition_id", "position", "queue", "unanswered")  # fmt: skip
+                 "lease_token", "lease_until", "leased_at", "lost_before_no", "lost_lease_no",
+                 "partition", "partition_id", "position", "queue", "unanswered")  # fmt: skip
 
     def __init__(self, session: Session, key: tuple[int, int], row: tuple[Any, ...]) -> None:
         self.partition_id, self.group_id = key
@@ -88,7 +88,7 @@ class Cursor:
          self.group, self.position, self.available_at, self.lease_no, self.lease_token,
          self.lease_until, self.leased_at, self.lease_to, self.consumer, self.ended_by,
          self.has_unresolved, self.lease_spread, self.lost_lease_no,
-         self.lease_of_one, self.check_at) = row  # fmt: skip
+         self.lost_before_no, self.lease_of_one, self.check_at) = row  # fmt: skip
         self.queue = session.queue_by_id(queue_id)
         self.id_prefix = f"{self.partition_id}-"
         self.lease_id = lease_id(self.lease_no, self.lease_token) if self.lease_no else None
@@ -184,7 +184,7 @@ class Cursor:
         self._touched = True
         self.lease_until, self.ended_by, self.unanswered = None, by, 0
         if by != ANSWERED:
-            self.lost_lease_no = max(self.lost_lease_no, self.lease_no)
+            self.lost_before_no, self.lost_lease_no = self.lost_lease_no, self.lease_no
         self.make_available(session, since)
         if self.available_at is not None and self.queue.options.max_wait_time_seconds:
             # The lifecycle has left what is leased alone.
@@ -367,8 +367,8 @@ class Cursor:
             _SAVE,
             (self.position, self.available_at, self.lease_no, self.lease_token, self.lease_until,
              self.leased_at, self.lease_to, self.consumer, self.ended_by, self.has_unresolved,
-             self.lease_spread, self.lost_lease_no, self.lease_of_one, self.partition_id,
-             self.group_id),
+             self.lease_spread, self.lost_lease_no, self.lost_before_no, self.lease_of_one,
+             self.partition_id, self.group_id),
         )  # fmt: skip
         moved = self.position - self._loaded_position
         if moved:

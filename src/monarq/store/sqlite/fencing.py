@@ -97,7 +97,8 @@ def _was_answered(session: Session, cursor: Cursor, seq: int, number: int) -> bo
     """Under a lease before the latest one, as far as is known."""
     mark = cursor.marks(session).get(seq) if cursor.has_unresolved else None
     if seq <= cursor.position or (mark is not None and mark.acked):
-        return bool(number > cursor.lost_lease_no)
+        before, last = cursor.lost_before_no, cursor.lost_lease_no
+        return bool(number > last or (before is not None and before < number < last))
     return mark is not None and mark.answered == number
 
 

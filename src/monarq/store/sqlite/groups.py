@@ -12,6 +12,7 @@ _FIND = "select id from groups where queue_id = ? and name = ?"
 _PLACE = """
 update cursors set position = :position, available_at = :available_at, has_unresolved = 0,
     ended_by = case when lease_until is null then ended_by else :moved end,
+    lost_before_no = case when lease_until is null then lost_before_no else lost_lease_no end,
     lost_lease_no = case when lease_until is null then lost_lease_no
         else max(lost_lease_no, lease_no) end,
     lease_until = null
@@ -28,6 +29,7 @@ update cursors set position = min(max(:seq, p.first_seq) - 1, p.last_seq), has_u
     available_at = case when min(max(:seq, p.first_seq) - 1, p.last_seq) < p.last_seq
         then :now end,
     ended_by = case when lease_until is null then ended_by else :moved end,
+    lost_before_no = case when lease_until is null then lost_before_no else lost_lease_no end,
     lost_lease_no = case when lease_until is null then lost_lease_no
         else max(lost_lease_no, lease_no) end,
     lease_until = null

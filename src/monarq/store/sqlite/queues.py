@@ -281,6 +281,8 @@ _CLEAR_MESSAGES = (
     where queue_id = :queue""",
     """update cursors set position = p.last_seq, available_at = null, has_unresolved = 0,
         ended_by = case when lease_until is null then ended_by else :moved end,
+        lost_before_no = case when lease_until is null then lost_before_no
+            else lost_lease_no end,
         lost_lease_no = case when lease_until is null then lost_lease_no
             else max(lost_lease_no, lease_no) end,
         lease_until = null

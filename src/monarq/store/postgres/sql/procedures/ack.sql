@@ -46,7 +46,9 @@ begin
                 when v_seq <= c.position or u.acked or u.answered_lease_no = c.lease_no
                     then 'already_acked' end;
         elsif v_fault = 'lease_taken_over' and v_seq between p.first_seq and p.last_seq
-            and (case when v_seq <= c.position or u.acked then p_lease > c.lost_lease_no
+            and (case when v_seq <= c.position or u.acked
+                then p_lease > c.lost_lease_no
+                    or (p_lease > c.lost_before_no and p_lease < c.lost_lease_no)
                 else u.answered_lease_no = p_lease end)
         then
             -- All that was under it has its answer, or this one has, and it was the last.

@@ -100,6 +100,8 @@ begin
         has_unresolved = excluded.has_unresolved,
         ended_lease_no = coalesce(c.lease_no, c.ended_lease_no),
         ended_answered = c.lease_no is null and c.ended_answered,
+        lost_before_no = case when c.lease_no is null then c.lost_before_no
+            else c.lost_lease_no end,
         lost_lease_no = greatest(c.lost_lease_no, c.lease_no),
         lease_no = null, lease_until = null, leased_at = null,
         lease_to = null, lease_left = 0, consumer = null;

@@ -183,6 +183,8 @@ as $$
     update monarq.cursors set
         ended_lease_no = coalesce(lease_no, ended_lease_no),
         ended_answered = p_answered,
+        lost_before_no = case when p_answered or lease_no is null then lost_before_no
+            else lost_lease_no end,
         lost_lease_no = greatest(lost_lease_no, case when not p_answered then lease_no end),
         lease_no = null, lease_until = null, leased_at = null,
         lease_to = null, lease_left = 0, consumer = null,

@@ -59,6 +59,7 @@ begin
     update monarq.cursors set
         ended_lease_no = coalesce(lease_no, ended_lease_no),
         ended_answered = lease_no is null and ended_answered,
+        lost_before_no = case when lease_no is null then lost_before_no else lost_lease_no end,
         lost_lease_no = greatest(lost_lease_no, lease_no),
         lease_no = null, lease_until = null, leased_at = null, lease_to = null, lease_left = 0,
         consumer = null,
