@@ -143,6 +143,32 @@ def test_a_job_is_imported_as_it_was_enqueued(anywhere: Invoke) -> None:
     assert json.loads(again) == line | {"createdAt": json.loads(again)["createdAt"]}
 
 
+def test_an_import_keeps_producer_attempts_and_paused_state(anywhere: Invoke) -> None:
+    lines = [
+        {"type": "queue", "queue": "w", "kind": "work", "paused": True, "version": 1},
+        {"type": "message", "queue": "w", "transactionId": "a", "payload": 1, "attempts": 2}
+        | {"producer": "ann", "priority": 5, "maxAttempts": 3, "backoffBase": 2.0},
+        {"type": "queue", "queue": "q", "kind": "ordered", "version": 1},
+        {"type": "message", "queue": "q", "transactionId": "b", "payload": 2, "producer": "bob"},
+        {"type": "message", "queue": "q", "transactionId": "c", "payload": 3},
+    ]
+    given = "".join(f"{json.dumps(line)}\n" for line in lines)
+    assert anywhere.json("import", "-", stdin=given)["imported"] == 3
+    assert anywhere.json("pop", "w")["messages"] == []
+    kept = [json.loads(line) for line in anywhere.ok("export").out.splitlines()]
+    exported = {line["transactionId"]: line for line in kept if line["type"] == "message"}
+    assert (exported["a"]["producer"], exported["a"]["attempts"]) == ("ann", 2)
+    assert exported["b"]["producer"] == "bob"
+    assert "producer" not in exported["c"]
+    assert {line["queue"]: line["paused"] for line in kept if line["type"] == "queue"} == {
+        "w": True,
+        "q": False,
+    }
+    anywhere.ok("queue", "resume", "w")
+    assert anywhere.json("import", "-", stdin=given)["duplicates"] == 3
+    assert anywhere.json("queue", "show", "w")["state"] == "open", "a queue that is there is left"
+
+
 def test_an_import_never_takes_a_message_for_another_of_the_same_number(
     cli: Invoke, tmp_path: Path
 ) -> None:

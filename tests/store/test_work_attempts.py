@@ -1,9 +1,12 @@
 """Attempts count at the lease and end at their limit; between them is the backoff."""
 
+from typing import Any
+
 import pytest
 
 from monarq.clock import SECOND, ManualClock
-from monarq.model import AttemptOutcome, ItemState
+from monarq.errors import InvalidRequestError
+from monarq.model import AttemptOutcome, ItemState, Push, PushItem
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, renew
 from tests.store.scenarios import (
@@ -27,6 +30,36 @@ async def test_an_attempt_counts_when_it_is_leased(store: Store, clock: ManualCl
     item = await store.get_item(item_id)
     assert (item.state, item.attempts, item.consumer) == (ItemState.LEASED, 1, "me")
     assert item.lease_until == popped.lease_until == clock.now() + 300 * SECOND
+
+
+async def test_an_imported_item_goes_on_from_the_attempts_it_has_used_up(store: Store) -> None:
+    await work(store, 0, maxAttempts=3)
+    await store.restore(
+        Push([PushItem("w", b"1", attempts=2), PushItem("w", b"2")], producer="somebody")
+    )
+    assert [item.attempts for item in await store.next_items("w")] == [2, 0]
+    last, lease = await pop_one(store, "w")
+    assert (last.attempts, last.producer) == (3, "somebody")
+    await ack(store, last, lease, FAILED)
+    assert [letter.payload for letter in await dead_letters(store)] == [b"1"]
+    assert (await pop_one(store, "w"))[0].attempts == 1
+
+
+@pytest.mark.parametrize("attempts", [-1, 1.5, True, "1", 2**31])
+async def test_attempts_out_of_range_are_refused(store: Store, attempts: Any) -> None:
+    await work(store, 0)
+    with pytest.raises(InvalidRequestError, match="attempts"):
+        await store.restore(Push([PushItem("w", b"1", attempts=attempts)]))
+    assert await store.next_items("w") == []
+
+
+async def test_messages_of_ordered_queues_have_no_attempts_to_import(store: Store) -> None:
+    await push(store, "q")
+    for queue in ("q", "new"):
+        with pytest.raises(InvalidRequestError, match="attempts is for work queues"):
+            await store.restore(Push([PushItem(queue, b"1", attempts=1)]))
+    await store.restore(Push([PushItem("q", b"1")], producer="somebody"))
+    assert [one.producer for one in (await store.list_messages("q")).rows] == [None, "somebody"]
 
 
 async def test_an_item_that_kills_its_worker_every_time_ends_dead(

@@ -44,6 +44,7 @@ class WatchedStore:
             "cancel_item": self._item_changed,
             "delete_message": self._anything,
             "push": self._anything,
+            "restore": self._anything,
             "ack": self._anything,
             "ack_and_pop": self._anything,
             "transaction": self._anything,

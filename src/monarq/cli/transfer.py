@@ -56,6 +56,7 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="
     namespace: str = ""
     task: str = ""
     options: dict[str, Any] = {}
+    paused: bool = False
     version: int = _VERSION
 
 
@@ -76,6 +77,8 @@ class MessageLine(
     run_at: int | None = None
     max_attempts: int | None = None
     backoff_base: float | None = None
+    producer: str | None = None
+    attempts: int | None = None
 
 
 # --- export --------------------------------------------------------------------------------
@@ -143,6 +146,7 @@ def _queue_line(queue: Queue) -> QueueLine:
         namespace=queue.namespace,
         task=queue.task,
         options={key: value for key, value in options.items() if value != defaults[key]},
+        paused=queue.paused,
     )
 
 
@@ -164,6 +168,7 @@ def _message_line(message: StoredMessage) -> MessageLine:
         created_at=message.created_at,
         trace_id=message.trace_id,
         headers=None if message.headers is None else msgspec.Raw(message.headers),
+        producer=message.producer,
     )
 
 
@@ -190,6 +195,8 @@ def _item_line(item: Item) -> MessageLine:
         run_at=item.run_at if item.state is ItemState.SCHEDULED else None,
         max_attempts=item.max_attempts,
         backoff_base=item.backoff_base,
+        producer=item.producer,
+        attempts=item.attempts or None,
     )
 
 
@@ -211,7 +218,9 @@ def import_lines(
 ) -> None:
     """Push what export wrote. Doing it again stores nothing twice.
 
-    Queues that are not there are made with the options that they had.
+    Queues that are not there are made with the options that they had, paused if they were.
+    Messages keep their producer and items the attempts that they have used up; a broker lets only
+    an admin import.
     """
     totals = {"imported": 0, "duplicates": 0}
     with caller.client() as client, Progress("imported") as progress:
@@ -253,9 +262,9 @@ def _import_step(
         if isinstance(line, QueueLine):
             targets.begin(line)
     messages = [line for line in lines if isinstance(line, MessageLine)]
-    for commands, group in itertools.groupby(messages, key=targets.runs_commands):
+    for (commands, producer), group in itertools.groupby(messages, key=targets.kind_of_push):
         items = [targets.item(line) for line in group]
-        for pushed in client.push(Push(items, commands=commands)):
+        for pushed in client.admin.restore(Push(items, producer, commands)):
             is_new = pushed.status is not PushStatus.DUPLICATE
             totals["imported" if is_new else "duplicates"] += 1
 
@@ -283,6 +292,8 @@ class _Targets:
                 task=line.task or None,
                 options=line.options,
             )
+            if line.paused:
+                there = self._client.admin.set_paused(name, True)
         if there.kind is not line.kind:
             raise ConflictError(
                 f"{name!r} is of kind {there.kind}, and {line.queue!r} in the file is of kind "
@@ -298,9 +309,10 @@ class _Targets:
                 self._known[name] = None
         return self._known[name]
 
-    def runs_commands(self, line: MessageLine) -> bool:
+    def kind_of_push(self, line: MessageLine) -> tuple[bool, str | None]:
+        """Return whether a line is a command, and its producer: what a push has but once."""
         queue = self._find(self._to or line.queue)
-        return queue is not None and queue.options.runs_commands
+        return queue is not None and queue.options.runs_commands, line.producer
 
     def item(self, line: MessageLine) -> PushItem:
         item = PushItem(
@@ -313,6 +325,7 @@ class _Targets:
             run_at=line.run_at,
             max_attempts=line.max_attempts,
             backoff_base=line.backoff_base,
+            attempts=line.attempts,
         )
         if line.partition is None:
             return item

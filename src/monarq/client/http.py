@@ -13,7 +13,6 @@ import contextlib
 import itertools
 import random
 import ssl
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ import msgspec
 from monarq.client.http_admin import HttpAdmin
 from monarq.client.http_entries import quoted
 from monarq.client.http_errors import error_of, from_code
+from monarq.client.http_items import item_body
 from monarq.client.http_pops import HttpPops, Lane
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
@@ -44,7 +44,6 @@ from monarq.model import (
     Popped,
     Push,
     Pushed,
-    PushItem,
     Renew,
     Renewed,
     StartFrom,
@@ -140,7 +139,7 @@ class HttpLink(Link):
     # --- the hot calls -----------------------------------------------------------------------
 
     async def push(self, push: Push) -> list[Pushed]:
-        body = {"items": [_item(item) for item in push.items]}
+        body = {"items": [item_body(item) for item in push.items]}
         path = "/api/v1/jobs" if push.commands else "/api/v1/push"
         answer = await self.call("POST", path, list[PushedItem], body=body)
         return [pushed_of(each) for each in answer]
@@ -206,7 +205,7 @@ class HttpLink(Link):
         operations = [
             {"type": "ack", **_ack(operation)}
             if isinstance(operation, Ack)
-            else {"type": "push", "items": [_item(item) for item in operation.items]}
+            else {"type": "push", "items": [item_body(item) for item in operation.items]}
             for operation in transaction.operations
         ]
         body = {"operations": operations, "requiredLeases": transaction.required_leases}
@@ -332,25 +331,6 @@ def _decoded(content: bytes, answer: type[T]) -> T:
         raise StoreUnavailableError(
             f"what answered is no broker of Monarq, or of another version: {error}"
         ) from None
-
-
-def _item(item: PushItem) -> dict[str, Any]:
-    fields = {
-        "queue": item.queue,
-        "payload": msgspec.Raw(item.payload),
-        "partition": item.partition,
-        "transactionId": item.transaction_id or str(uuid.uuid4()),
-        "traceId": item.trace_id,
-        "namespace": item.namespace,
-        "task": item.task,
-        "headers": None if item.headers is None else msgspec.Raw(item.headers),
-        "priority": item.priority,
-        "runAt": None if item.run_at is None else iso(item.run_at),
-        "delaySeconds": item.delay_seconds,
-        "maxAttempts": item.max_attempts,
-        "backoffBase": item.backoff_base,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _pop_path(pop: Pop) -> str:

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from monarq.client.http_entries import HttpEntries, quoted
+from monarq.client.http_items import item_body
 from monarq.client.http_reading import (
     dead_letter_of,
     group_of,
     micros_or_none,
     partition_of,
+    pushed_of,
     queue_of,
     stats_of,
 )
@@ -24,6 +26,8 @@ from monarq.model import (
     Group,
     Page,
     PartitionStats,
+    Push,
+    Pushed,
     Queue,
     QueueKind,
     QueueOptions,
@@ -44,6 +48,7 @@ from monarq.wire.groups import (
     Sought,
     Subscribed,
 )
+from monarq.wire.push import PushedItem
 from monarq.wire.queues import (
     PartitionsAnswer,
     QueueCleared,
@@ -103,6 +108,15 @@ class HttpAdmin(HttpEntries):
     async def delete_queue(self, name: str) -> bool:
         answer = await self._call("DELETE", f"{_QUEUES}/{quoted(name)}", QueueDeleted)
         return bool(answer.deleted)
+
+    async def restore(self, push: Push) -> list[Pushed]:
+        body = {
+            "items": [item_body(item) for item in push.items],
+            "producer": push.producer,
+            "commands": push.commands,
+        }
+        answer = await self._call("POST", "/api/v1/import", list[PushedItem], body=body)
+        return [pushed_of(each) for each in answer]
 
     async def clear_queue(
         self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False

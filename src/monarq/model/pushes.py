@@ -39,6 +39,8 @@ class PushItem(Struct, frozen=True, rename="camel", gc=False):
     delay_seconds: float | None = None
     max_attempts: int | None = None
     backoff_base: float | None = None
+    attempts: int | None = None
+    """Attempts that the item has used up elsewhere; only an import sets it."""
 
 
 @final

@@ -85,6 +85,23 @@ class PushColumnsBody(Struct, rename="camel", forbid_unknown_fields=True):
     """As in a push of items."""
 
 
+class ImportItemBody(
+    PushItemBody, kw_only=True, rename="camel", forbid_unknown_fields=True, gc=False
+):
+    attempts: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    """Work queues: the attempts that the item has used up elsewhere."""
+
+
+class ImportBody(Struct, rename="camel", forbid_unknown_fields=True):
+    """Messages or items of one producer, as an export wrote them."""
+
+    items: Annotated[list[ImportItemBody], Meta(max_length=MAX_BATCH)]
+    producer: Name | None = None
+    """Who pushed them at first."""
+    commands: bool = False
+    """Whether the items are shell commands."""
+
+
 class JobItemBody(Struct, rename="camel", forbid_unknown_fields=True):
     """A shell command for a queue that runs commands."""
 

@@ -15,6 +15,7 @@ from monarq.server.routes import (
     events,
     export,
     groups,
+    imports,
     items,
     jobs,
     lease,
@@ -37,6 +38,7 @@ from monarq.server.routing import Route
 
 ROUTES: tuple[Route, ...] = (
     *push.ROUTES,
+    *imports.ROUTES,
     *pop.ROUTES,
     *ack.ROUTES,
     *transaction.ROUTES,

@@ -51,6 +51,14 @@ class Delivering(abc.ABC):
         Errors: `InvalidRequestError`, `QueueFullError`, `EncryptionKeyError`.
         """
 
+    async def restore(self, push: Push) -> list[Pushed]:
+        """Push what an import brings, with the producer and the attempts of the original. For
+        callers that may say whose a message is: admins, or the owner of the store."""
+        [outcome] = await self.push([push])
+        if isinstance(outcome, MonarqError):
+            raise outcome
+        return outcome
+
     @abc.abstractmethod
     async def pop(
         self, requests: Sequence[Pop], *, max_bytes: int = POP_MAX_BYTES

@@ -37,7 +37,7 @@ def _call(procedure: str, count: int, texts: Mapping[int, str]) -> str:
 _TARGETS = {9: "bigint", 11: "integer"}
 _SEGMENTS = {14: "integer", 16: "integer", 17: "integer"}
 _MESSAGES = _call("push_messages", 25, _TARGETS | _SEGMENTS)
-_ITEMS = _call("push_items", 25, _TARGETS | {15: "integer"})
+_ITEMS = _call("push_items", 26, _TARGETS | {15: "integer"})
 # Looked up once, not for each of a thousand targets.
 _ORDERED = QueueKind.ORDERED
 

@@ -286,9 +286,9 @@ def _piece(target: Target, cipher: Cipher | None) -> tuple[bytes, list[int]]:
 
 
 def _work_columns(targets: list[Target]) -> list[list[Any] | None]:
-    """Priorities, run times, delays, attempts and backoffs."""
+    """Priorities, run times, delays, most attempts, backoffs and attempts made."""
     if len(targets) == 1 and type(targets[0].items) is PushColumns:
-        return [None] * 5
+        return [None] * 6
     items = list(chain.from_iterable(target.items for target in targets))
     delays = _column([item.delay_seconds for item in items])
     return [
@@ -297,4 +297,5 @@ def _work_columns(targets: list[Target]) -> list[list[Any] | None]:
         None if delays is None else [None if one is None else micros(one) for one in delays],
         _column([item.max_attempts for item in items]),
         _column([item.backoff_base for item in items]),
+        _column([item.attempts for item in items]),
     ]

@@ -39,8 +39,8 @@ _INSERT_ID = "insert into transaction_ids (partition_id, transaction_id, seq) va
 _INSERT_ITEM = """
 insert into items (partition_id, seq, queue_id, state, priority, rank, turn, due_at, expires_at,
     max_attempts, backoff_base, backoff_cap, backoff_jitter, created_at, transaction_id,
-    trace_id, producer, headers, is_command, payload)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    trace_id, producer, headers, is_command, attempts, payload)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -64,6 +64,7 @@ class NewItem(NamedTuple):
     max_attempts: int | None = None
     backoff_base: float | None = None
     is_command: bool = False
+    attempts: int = 0
 
 
 class Lane:
@@ -241,7 +242,7 @@ class Appender:
              item.max_attempts or options.max_attempts, backoff_base,
              options.backoff_cap, options.backoff_jitter, lane.created_at,
              message.transaction_id, message.trace_id, message.producer, message.headers,
-             item.is_command and options.runs_commands, message.payload)
+             item.is_command and options.runs_commands, item.attempts, message.payload)
         )  # fmt: skip
         if message.transaction_id is not None:
             lane.explicit[message.transaction_id] = seq

@@ -28,12 +28,12 @@ from monarq.store.sqlite.session import Session
 # What makes items alike: their place, and all that a plain message has not.
 _KIND = attrgetter(
     "queue", "partition", "transaction_id", "trace_id", "headers", "priority", "run_at",
-    "delay_seconds", "max_attempts", "backoff_base",
+    "delay_seconds", "max_attempts", "backoff_base", "attempts",
 )  # fmt: skip
 _KEEP_MARK = "insert into push_marks (mark, pushed_at) values (?, ?) on conflict do nothing"
 _NOTE_REFUSED = "update push_marks set refused = ? where mark = ?"
 _REFUSED = "select refused from push_marks where mark = ?"
-_PLAIN = (None,) * 8
+_PLAIN = (None,) * 9
 _QUEUED = PushStatus.QUEUED
 _DUPLICATE = PushStatus.DUPLICATE
 
@@ -176,6 +176,7 @@ class _Pushing:
                 or item.delay_seconds is not None
                 or item.max_attempts is not None
                 or item.backoff_base is not None
+                or item.attempts is not None
             ):
                 validation.check_ordered_item(item)
             given = item.transaction_id
@@ -239,7 +240,13 @@ class _Pushing:
         if item.delay_seconds is not None:
             run_at = self._session.now + micros(item.delay_seconds)
         new = NewItem(
-            message, item.priority, run_at, item.max_attempts, item.backoff_base, is_command
+            message,
+            item.priority,
+            run_at,
+            item.max_attempts,
+            item.backoff_base,
+            is_command,
+            item.attempts or 0,
         )
         return self._appender.append_item(lane, new)
 

@@ -86,6 +86,7 @@ def check_push(request: Push) -> PushShape:
             or item.delay_seconds is not None
             or item.max_attempts is not None
             or item.backoff_base is not None
+            or item.attempts is not None
         ):
             _check_work_fields(item)
             has_work_fields = True
@@ -154,6 +155,8 @@ def _check_work_fields(item: PushItem) -> None:
         check_int(item.max_attempts, "maxAttempts", 1, 1_000_000)
     if item.backoff_base is not None:
         check_seconds(item.backoff_base, "backoffBase", low=0, high=1000)
+    if item.attempts is not None:
+        check_int(item.attempts, "attempts", 0, 1_000_000)
 
 
 def comes_too_early() -> ConflictError:
@@ -161,9 +164,21 @@ def comes_too_early() -> ConflictError:
     return ConflictError("the push after which this one comes is not stored")
 
 
+_WORK_FIELDS = (
+    *("priority", "run_at", "delay_seconds", "max_attempts", "backoff_base", "attempts"),
+)
+
+
 def check_ordered_item(item: PushItem) -> None:
     """Once the queue is known to be ordered."""
-    for field in ("priority", "run_at", "delay_seconds", "max_attempts", "backoff_base"):
+    for field in (
+        "priority",
+        "run_at",
+        "delay_seconds",
+        "max_attempts",
+        "backoff_base",
+        "attempts",
+    ):
         if getattr(item, field) is not None:
             raise InvalidRequestError(
                 f"{field} is for work queues, and {item.queue!r} is an ordered queue"

@@ -11,7 +11,7 @@ create or replace function monarq.push_items(
     t_queue integer[], t_partition bigint[], t_names text, t_count integer[], t_first integer[],
     t_command boolean[], p_data bytea, i_at integer[], p_transaction_ids text, i_trace_id text[], i_producer text[],
     i_headers text[], i_priority integer[], i_run_at bigint[], i_delay bigint[],
-    i_max_attempts integer[], i_backoff_base float8[], p_own boolean,
+    i_max_attempts integer[], i_backoff_base float8[], i_attempts integer[], p_own boolean,
     out first_seqs bigint[]
 )
     language plpgsql
@@ -42,7 +42,7 @@ begin
     -- items come from a select list and not from `from unnest(...)`, which would write each column
     -- down before the first row.
     insert into monarq.items (partition_id, seq, queue_id, state, priority, rank, turn, due_at,
-        expires_at, max_attempts, backoff_base, created_at, is_command, payload, transaction_id,
+        expires_at, max_attempts, backoff_base, attempts, created_at, is_command, payload, transaction_id,
         trace_id, producer, headers)
     select t.partition_id, t.seq + i.place, q.id,
         case when run.at > v_now then 'scheduled' else 'ready' end,
@@ -50,6 +50,7 @@ begin
         t.seq + i.place - coalesce(i.priority, q.default_priority), t.turn + i.place,
         case when run.at > v_now then run.at end, t.at + q.expires_after,
         coalesce(i.max_attempts, q.max_attempts), coalesce(i.backoff_base, q.backoff_base),
+        coalesce(i.attempts, 0),
         t.at, t.command and q.runs_commands, substr(p_data, i.at, i.next - i.at), i.transaction_id, i.trace_id, i.producer, i.headers
     from (
         select partition_id, coalesce(queue, 1) as queue, first, first + count - 1 as last,
@@ -75,7 +76,8 @@ begin
             unnest(i_run_at[t.first : t.last]) as run_at,
             unnest(i_delay[t.first : t.last]) as delay,
             unnest(i_max_attempts[t.first : t.last]) as max_attempts,
-            unnest(i_backoff_base[t.first : t.last]) as backoff_base
+            unnest(i_backoff_base[t.first : t.last]) as backoff_base,
+            unnest(i_attempts[t.first : t.last]) as attempts
     ) as i
     cross join lateral (select coalesce(i.run_at, v_now + i.delay) as at) as run;
 
