@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, json
 
+from tests.torn_lines import whole_lines
+
 
 class PushAnswered(Struct, frozen=True, tag=True):
     """All of a push was taken."""
@@ -100,5 +102,5 @@ def read_logs(directory: Path) -> list[Event]:
     return [
         decode(line)
         for path in sorted(directory.glob("*.log"))
-        for line in path.read_bytes().splitlines()
+        for line in whole_lines(path.read_bytes().splitlines(keepends=True))
     ]

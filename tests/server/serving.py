@@ -27,6 +27,7 @@ from typing import Any, Self
 import psutil
 
 from monarq.local_token import HEADER
+from tests.torn_lines import whole_lines
 
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
@@ -187,7 +188,7 @@ class ServerProcess:
 
     def _read_log(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
-        for line in process.stderr:
+        for line in whole_lines(process.stderr):
             try:
                 entry = json.loads(line)
             except ValueError:

@@ -129,6 +129,9 @@ class SharedLease:
         self._stops: list[asyncio.Event] = []
         self.id = lease_id
         self.is_lost = False
+        self.is_shared = jobs > 1
+        self.taken: set[str] = set()
+        """Ids of its messages that are no longer under it, such as those that were cancelled."""
         leases.hold(lease_id, self._lost)
 
     @property

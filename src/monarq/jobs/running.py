@@ -92,12 +92,17 @@ class TaskRun:
     def __init__(
         self, job: TaskJob, tasks: Mapping[str, Runnable], *, threads: Executor | None = None
     ) -> None:
+        self.name = job.task
         self._job = job
         self._tasks = tasks
         self._task = tasks.get(job.task)
         self._threads = threads
         self._runner: asyncio.Task[Any] | None = None
         self._is_stopped = False
+
+    def is_run_by(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this task of the loop runs it now."""
+        return task is not None and self._runner is task
 
     @property
     def can_be_ended(self) -> bool:

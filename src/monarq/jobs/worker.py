@@ -30,12 +30,23 @@ from monarq.jobs.cron import Scheduler
 from monarq.jobs.keepers import keep_running
 from monarq.jobs.leases import Leases, SharedLease
 from monarq.jobs.live_output import LiveOutput
+from monarq.jobs.loop_watch import LoopWatch
 from monarq.jobs.pace import Pace, Stuck
 from monarq.jobs.presence import Presence, new_worker_id
 from monarq.jobs.running import Outcome, Runnable, TaskRun, run_command_job
 from monarq.jobs.supervised import Supervisors
 from monarq.jobs.threads import Threads
-from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Message, Pop, Popped, QueueKind, Renew
+from monarq.model import (
+    MAX_PAYLOAD_BYTES,
+    Ack,
+    AckStatus,
+    ItemState,
+    Message,
+    Pop,
+    Popped,
+    QueueKind,
+    Renew,
+)
 
 log = logging.getLogger("monarq.worker")
 
@@ -53,6 +64,8 @@ _MOST_AT_ONCE = 500
 _WORTH_A_CALL = 4
 #: What was leased ahead and waits for longer than from one look to the next is given back.
 _LOOK_SECONDS = 0.5
+#: Tasks that are looked up between two renewals at most, in case they were cancelled.
+_MOST_LOOKED_UP = 200
 _IS_COMMAND = "the item was enqueued as a shell command, and asks for a task"
 _IS_NO_COMMAND = (
     "the item asks for a shell command, and was not enqueued as one: use `monarq enqueue`, on a "
@@ -104,6 +117,7 @@ class Worker:
         self._default_timeout = default_timeout
         self._clock = clock or SystemClock()
         self._lease_seconds = lease_seconds
+        self._renew_seconds = renew_seconds
         self._grace_seconds = grace_seconds
         self._leases = Leases(client.link, lease_seconds=lease_seconds, renew_seconds=renew_seconds)
         self.presence = Presence(
@@ -151,6 +165,8 @@ class Worker:
             "renewing leases": self._leases.keep,
             "telling that the worker is there": self.presence.keep,
             "giving back jobs that cannot begin": self._keep_moving,
+            "looking for cancelled jobs": self._keep_looking,
+            "watching the event loop": LoopWatch(self._lease_seconds, self._tell_blocked).keep,
         }
         if self._schedules:
             scheduler = Scheduler(self._link, self._schedules, self._clock)
@@ -285,9 +301,51 @@ class Worker:
             await asyncio.sleep(_LOOK_SECONDS)
             if stuck.look(self._crew.begun, self._crew.waiting):
                 self._give_back_last(-self._crew.room)
-            for run, (_, lease, _) in self._task_runs.items():
-                if lease.is_lost and run.can_be_ended:
+            for run, (message, lease, _) in self._task_runs.items():
+                is_lost = lease.is_lost or message.id in lease.taken
+                if is_lost and run.can_be_ended:
                     run.stop()
+
+    async def _keep_looking(self) -> None:
+        """Runs for ever. Jobs that were leased together share a lease, which goes on when one of
+        them is cancelled: so those that run for long are looked up one by one."""
+        while True:
+            before = list(self._task_runs)
+            await asyncio.sleep(self._renew_seconds)
+            long = [
+                assignment
+                for run in before
+                if (assignment := self._task_runs.get(run)) is not None
+                and assignment.lease.is_shared
+            ]
+            for assignment in random.sample(long, min(len(long), _MOST_LOOKED_UP)):
+                await self._look_up(assignment)
+
+    async def _look_up(self, assignment: _Assignment) -> None:
+        message, lease, _ = assignment
+        try:
+            item = await self._link.admin.get_item(message.id)
+            is_ours = item.state is ItemState.LEASED and item.attempts == message.attempts
+        except NotFoundError:
+            is_ours = False
+        except MonarqError:
+            return
+        if not is_ours and message.id not in lease.taken:
+            lease.taken.add(message.id)
+            log.warning("job %s was taken back, so it is ended", message.transaction_id)
+
+    def _tell_blocked(self, seconds: float, task: asyncio.Task[Any] | None, stack: str) -> None:
+        """Called from a thread."""
+        runs = list(self._task_runs.items())
+        found = [(run, one) for run, one in runs if run.is_run_by(task)]
+        names = [f"task {run.name} (job {one.message.transaction_id})" for run, one in found]
+        log.error(
+            "%s has blocked the event loop for %.1f s: leases are not renewed meanwhile, and "
+            "jobs of this worker may run elsewhere; let it await, or make it a plain function\n%s",
+            ", ".join(names) or "something",
+            seconds,
+            stack.rstrip(),
+        )
 
     async def _jobs_ended(self) -> None:
         """Until no job runs. Tasks that were told to end now have a moment to do so; those that
@@ -394,7 +452,7 @@ class Worker:
             outcome = await self._run_task(job, assignment)
         else:
             outcome = await self._run_command(message, job, lease)
-        if lease.is_lost:
+        if lease.is_lost or message.id in lease.taken:
             return None
         if outcome.stopped:
             return self._ack(message, lease, AckStatus.RELEASE, None)
