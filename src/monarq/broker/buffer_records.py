@@ -45,6 +45,7 @@ class _Item(Struct, array_like=True, frozen=True, gc=False):
     delay_seconds: float | None = None
     max_attempts: int | None = None
     backoff_base: float | None = None
+    attempts: int | None = None
 
 
 class _Push(Struct, array_like=True, frozen=True):

@@ -51,6 +51,7 @@ class ReadableItem(Struct, frozen=True, rename="camel", omit_defaults=True):
     delay_seconds: float | None = None
     max_attempts: int | None = None
     backoff_base: float | None = None
+    attempts: int | None = None
 
 
 class SetAsidePush(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -188,6 +189,7 @@ def readable(item: PushItem) -> ReadableItem:
         delay_seconds=item.delay_seconds,
         max_attempts=item.max_attempts,
         backoff_base=item.backoff_base,
+        attempts=item.attempts,
     )
 
 
@@ -225,6 +227,7 @@ def _restored(item: ReadableItem) -> PushItem:
         delay_seconds=item.delay_seconds,
         max_attempts=item.max_attempts,
         backoff_base=item.backoff_base,
+        attempts=item.attempts,
     )
 
 
