@@ -6,7 +6,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator, Iterator
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -47,6 +48,13 @@ def wait_until_gone(pid: int) -> None:
     while _is_alive(pid):
         assert time.monotonic() < deadline, f"process {pid} is still there"
         time.sleep(0.01)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _is_alive(pid: int) -> bool:
@@ -251,7 +259,7 @@ def test_a_killed_workers_command_is_killed_with_its_children() -> None:
 
 
 def test_a_frozen_workers_command_is_killed_when_its_lease_is_over() -> None:
-    with running_worker(1.0) as (worker, [command, daemon, _]):
+    with running_worker(3.0) as (worker, [command, daemon, _]):
         worker.send_signal(signal.SIGSTOP)
         for pid in (command, daemon):
             wait_until_gone(pid)
@@ -259,8 +267,8 @@ def test_a_frozen_workers_command_is_killed_when_its_lease_is_over() -> None:
 
 def test_a_command_whose_lease_was_renewed_goes_on() -> None:
     with (
-        running_worker(1.0, 600.0) as (_, [renewed, *_]),
-        running_worker(1.5) as (_, [other, *_]),
+        running_worker(3.0, 600.0) as (_, [renewed, *_]),
+        running_worker(4.0) as (_, [other, *_]),
     ):
         wait_until_gone(other)
         assert _is_alive(renewed)
@@ -327,15 +335,19 @@ async def test_only_the_processes_of_the_command_that_ends_are_killed(
 
 @needs_linux
 async def test_what_forks_while_it_is_killed_is_killed(supervisors: Supervisors) -> None:
-    line = 'f() { setsid sh -c "$1" x "$1" & }; f \'sleep 0.001; setsid sh -c "$1" x "$1"\''
-    ended, _, _ = await run(supervisors, f"{line}; sleep 0.3; echo $PPID")
-    assert ended.exit_code == 0
-    left = [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if "setsid sh -c" in " ".join(process.info["cmdline"] or [])
-    ]
-    assert not left
+    mark = f"mark-{uuid.uuid4()}"
+
+    def left() -> int:
+        lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+        return sum(mark in " ".join(line) for line in lines)
+
+    forking = f': {mark}; sleep 0.001; setsid sh -c "$1" x "$1"'
+    line = f'f() {{ setsid sh -c "$1" x "$1" & }}; f \'{forking}\'; sleep 600'
+    running = asyncio.create_task(run(supervisors, line, timeout=3))
+    await asyncio.to_thread(wait_for, lambda: left() >= 10)
+    ended, _, _ = await running
+    assert ended.timed_out
+    assert not left()
 
 
 @needs_linux
