@@ -1,6 +1,7 @@
 """Names and payloads that try to be more than text stay text, wherever the dashboard shows them."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
@@ -46,15 +47,16 @@ def hostile(seeded: ServerProcess) -> ServerProcess:
         api.configure(f"work {SCRIPT}", "work")
         api.push(f"work {SCRIPT}", {"task": SCRIPT}, transactionId=SCRIPT)
         api.push("large", {"text": "<b>large</b>" * 90_000})
+        now = datetime.now(UTC).isoformat()
         api.call(
             "PUT",
-            "/api/v1/records/worker/hostile",
+            f"/api/v1/records/worker/{code(SCRIPT)}",
             {
                 "value": {
                     "id": SCRIPT, "host": HANDLER, "state": "running", "queues": [SCRIPT],
                     "running": [{"id": "1-1", "job": SCRIPT, "queue": SCRIPT, "attempt": 1,
-                                 "startedAt": SCRIPT, "what": HANDLER}],
-                    "startedAt": SCRIPT, "heartbeatAt": SCRIPT,
+                                 "startedAt": now, "what": HANDLER}],
+                    "startedAt": now, "heartbeatAt": now,
                 }
             },
         )  # fmt: skip

@@ -99,9 +99,9 @@ async def test_a_pop_by_namespace_and_task_finds_their_queues(queen: Any, name: 
 async def test_what_the_server_refuses_is_told_and_not_taken_for_an_empty_queue(
     queen: Any, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    queue = queen.queue(name).group(name).subscription_mode("newest-first")
+    queue = queen.queue(name).group(name).subscription_from("yesterday")
     assert await queue.wait(False).pop() == []
-    assert "subscriptionMode" in SWALLOWED.search(capsys.readouterr().out).group()
+    assert "subscriptionFrom" in SWALLOWED.search(capsys.readouterr().out).group()
 
 
 async def test_a_message_is_not_delivered_before_its_delay_is_over(queen: Any, name: str) -> None:
