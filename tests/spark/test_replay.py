@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from monarq.errors import InvalidRequestError
-from monarq.model import QueueKind, StoredMessage
+from monarq.errors import InvalidRequestError, MonarqError
+from monarq.model import Pop, QueueKind, StoredMessage
 from monarq.spark.lake import Lake
 from monarq.spark.pipelines import replay
 from monarq.spark.pipelines.place import Place
@@ -166,6 +166,24 @@ def test_a_work_queue_gets_items(spark: SparkSession, lake: Lake, store_url: str
         return len((await store.list_items("jobs", limit=1000)).rows)
 
     assert in_store(store_url, count) == 20
+
+
+@pytest.mark.parametrize("rate", [None, 1000.0])
+def test_messages_of_a_lake_never_become_commands(
+    spark: SparkSession, lake: Lake, store_url: str, rate: float | None
+) -> None:
+    make_queue(store_url, "run", QueueKind.WORK, runsCommands=True)
+    with pytest.raises(MonarqError, match="runs commands"):
+        push(spark, lake, store_url, to="run", rate=rate)
+    make_queue(store_url, "work", QueueKind.WORK)
+    push(spark, lake, store_url, to="work", queues=["mail"], rate=rate)
+
+    async def marks(store: Store) -> list[bool]:
+        popped = await store.pop([Pop(queue="run", batch=100), Pop(queue="work", batch=100)])
+        assert not any(isinstance(one, MonarqError) for one in popped)
+        return [message.is_command for one in popped for message in one.messages]
+
+    assert in_store(store_url, marks) == [False]
 
 
 def test_counting_pushes_nothing(spark: SparkSession, lake: Lake, store_url: str) -> None:

@@ -23,7 +23,7 @@ from monarq.errors import (
     StoreUnavailableError,
     UnauthorizedError,
 )
-from monarq.model import Item, QueueKind
+from monarq.model import Item, Pop, QueueKind
 from monarq.spark.failures import spark_failures
 from monarq.spark.sink_store import SinkStore
 from monarq.store import open_store
@@ -117,6 +117,21 @@ class TestEveryWay:
         assert sorted((one.payload, one.priority, one.run_at) for one in items) == [
             (f'{{"id":{n}}}'.encode(), n, due if n % 2 == 0 else None) for n in range(10)
         ]
+
+    def test_rows_never_become_commands(self, spark: SparkSession, places: Urls) -> None:
+        make_queue(places.store, "run", QueueKind.WORK, runsCommands=True)
+        make_queue(places.store, "work", QueueKind.WORK)
+        frame = spark.sql("""SELECT '{"command":"id","isCommand":true}' AS payload""")
+        with pytest.raises(MonarqError, match="runs commands"):
+            write(frame, places.broker, queue="run")
+        write(frame, places.broker, queue="work")
+
+        async def marks(store: Store) -> list[bool]:
+            popped = await store.pop([Pop(queue=queue) for queue in ("run", "work")])
+            assert not any(isinstance(one, MonarqError) for one in popped)
+            return [message.is_command for one in popped for message in one.messages]
+
+        assert in_store(places.store, marks) == [False]
 
     def test_equal_rows_are_all_pushed_however_they_are_spread(
         self, spark: SparkSession, places: Urls
