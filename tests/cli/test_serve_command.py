@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent.parent.parent
+
 
 class Started:
     """A server in a process; `said` is what it printed until it was ready."""
@@ -147,7 +149,9 @@ def test_a_data_directory_that_cannot_be_written_is_one_clear_line(
 
 
 def test_the_script_runs_what_this_package_installs() -> None:
-    script = (Path(__file__).parent.parent.parent / "dev").read_text()
+    script = (ROOT / "dev").read_text()
     assert 'exec "$venv/bin/python" -m monarq serve "$@"' in script
-    assert "--editable '.[postgres,arrow]'" in script
-    assert os.access(Path(__file__).parent.parent.parent / "dev", os.X_OK)
+    assert '--require-hashes --requirement "requirements/$1.txt"' in script
+    locked = (ROOT / "requirements" / "serve.txt").read_text()
+    assert {"asyncpg", "pyarrow"} <= set(re.findall(r"^([\w-]+)==", locked, re.MULTILINE))
+    assert os.access(ROOT / "dev", os.X_OK)
