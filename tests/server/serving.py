@@ -249,7 +249,9 @@ class ServerProcess:
 
     def local_proof(self) -> dict[str, str]:
         """The header by which clients of the same user prove it, unless callers authenticate."""
-        file = Path(self._environment["XDG_DATA_HOME"]) / "monarq" / "local-token"
+        # Not set where this is used outside the tests, as for screenshots.
+        share = self._environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        file = Path(share) / "monarq" / "local-token"
         if self.settings.get("auth") or not file.exists():
             return {}
         return {HEADER: file.read_text()}
