@@ -52,6 +52,7 @@ JUDGED_AS_A_WHOLE = {
     "POST /api/v1/export/archived",
     "POST /api/v1/export/messages",
     "POST /api/v1/export/rows",
+    "POST /api/v1/import",
     "POST /api/v1/items/{id}/output",
     "POST /api/v1/jobs",
     "POST /api/v1/pop",

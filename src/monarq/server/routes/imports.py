@@ -15,6 +15,7 @@ from monarq.server.outlines import PushOutline
 from monarq.server.routes.push import push_request
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.validation import check_name
 from monarq.wire.push import ImportBody, PushedItem
 
 _decode_command = msgspec.json.Decoder(CommandJob).decode
@@ -22,6 +23,8 @@ _decode_command = msgspec.json.Decoder(CommandJob).decode
 
 async def import_items(service: Service, request: Request) -> Response:
     body: ImportBody = request.body
+    if body.producer is not None:
+        check_name(body.producer, "producer")
     if not body.items:
         return json_answer([], 201)
     pushed = push_request(body.items, request)
