@@ -1,5 +1,6 @@
 """Without authentication only the broker's own user runs commands, and proves to be it."""
 
+import contextlib
 import json
 import os
 import re
@@ -14,9 +15,11 @@ import pytest
 
 from monarq import Client, local_token
 from monarq.clock import SECOND, ManualClock
+from monarq.config import Settings
 from monarq.errors import SettingsError, UnauthorizedError
 from monarq.local_token import HEADER
 from monarq.model import Push, PushItem
+from monarq.server.greeting import greet
 from monarq.server.local_callers import ANYBODY, COOKIE, OWNER, LocalCallers
 from monarq.server.sessions import LONGEST_SECONDS
 from tests.server.serving import Answer, ServerProcess
@@ -270,6 +273,21 @@ def test_a_forged_cookie_proves_nothing(data_home: Path, cookie: str) -> None:
     assert ask_page(callers, f"{COOKIE}={cookie}", good.csrf_token) == ANYBODY
     longer = str(good.until + SECOND) + good.cookie[good.cookie.index(".") :]
     assert ask_page(callers, f"{COOKIE}={longer}", good.csrf_token) == ANYBODY
+
+
+@pytest.mark.parametrize(("mode", "has_code"), [(0o644, False), (0o640, False), (0o600, True)])
+def test_a_link_in_a_file_that_others_can_read_has_no_code(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, has_code: bool
+) -> None:
+    printed = tmp_path / "serve.log"
+    printed.touch()
+    printed.chmod(mode)
+    settings = Settings(log_format="text", data_dir=str(tmp_path))
+    with printed.open("w") as file, contextlib.redirect_stdout(file):
+        greet(settings, 6632, "the-code")
+    assert "http://127.0.0.1:6632/" in printed.read_text()
+    assert ("the-code" in printed.read_text()) == has_code
+    assert ("lets nobody run commands" in caplog.text) != has_code
 
 
 def test_without_a_token_no_link_lets_anybody_in(data_home: Path) -> None:

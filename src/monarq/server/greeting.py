@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import sys
 from importlib.metadata import version
+from typing import TextIO
 
 from monarq.config import Settings
 from monarq.places import data_directory, store_address, without_password
@@ -17,8 +20,8 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 def greet(settings: Settings, port: int, link_code: str | None = None) -> None:
-    """Say where the broker listens. The link to the dashboard holds `link_code`; the log does
-    not."""
+    """Say where the broker listens. The link to the dashboard holds `link_code`, unless others
+    could read it there; the log never does."""
     url = url_of(settings, port)
     store = without_password(store_address(settings))
     data = str(data_directory(settings))
@@ -29,6 +32,12 @@ def greet(settings: Settings, port: int, link_code: str | None = None) -> None:
     for warning in exposed_files(settings):
         logger.warning("%s", warning)
     if is_text(settings):
+        if link_code is not None and _is_readable_by_others(sys.stdout):
+            link_code = None
+            logger.warning(
+                "other users can read the file that stdout goes to, so the dashboard's link there "
+                "lets nobody run commands: start with a terminal, or with umask 077"
+            )
         sys.stdout.write(_text(settings, url, store, data, link_code))
         sys.stdout.flush()
         return
@@ -42,6 +51,15 @@ def greet(settings: Settings, port: int, link_code: str | None = None) -> None:
         "version": version("monarq"),
     }
     logger.info("listening", extra={"fields": fields})
+
+
+def _is_readable_by_others(stream: TextIO) -> bool:
+    """Whether the stream goes to a file that not only its owner may read."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def url_of(settings: Settings, port: int) -> str:
