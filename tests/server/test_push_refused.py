@@ -98,7 +98,6 @@ async def test_what_is_no_json_is_refused_and_nothing_is_stored(
             "items[0].runAt",
         ),
         ({"items": [{"queue": "q", "payload": 1, "patition": "x"}]}, "patition"),
-        ({"items": [{"queue": "q", "payload": 1, "producerSub": "me"}]}, "producerSub"),
         ({"items": [], "item": []}, "item"),
         ({"items": [{"queue": "q", "payload": 1}] * 10_001}, "items"),
         ({"items": [{"queue": "q", "payload": 1}], "bufferMs": -1}, "bufferMs"),

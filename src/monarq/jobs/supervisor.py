@@ -46,10 +46,11 @@ _HEADER_BYTES = 5
 _OUTPUTS = 2
 _LONGEST_PAUSE_SECONDS = 0.05
 _UNKILLABLE_SECONDS = 5.0
-#: What Python or this program ignores and a command must not.
+#: Signals that Python, this program or the shell that started the worker ignores, and that a
+#: command must not ignore.
 _RESTORED = tuple(
     getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
+    for name in ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
     if hasattr(signal, name)
 )
 
