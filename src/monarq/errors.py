@@ -12,6 +12,22 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 
+def drop_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an error that nobody will raise again, and of its causes.
+
+    Their frames hold the request, and often the error itself. Such a cycle keeps a request's body
+    until the next garbage collection, and a serving process collects garbage rarely.
+    """
+    seen: set[BaseException] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and one not in seen:
+            seen.add(one)
+            one.__traceback__ = None
+            left += (one.__cause__, one.__context__, getattr(one, "cause", None))
+
+
 class MonarqError(Exception):
     """The root: everything below can be caught by this name."""
 

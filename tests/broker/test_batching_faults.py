@@ -156,6 +156,20 @@ async def test_a_push_cancelled_on_its_way_spoils_nothing(broker: Broker, watche
     assert payloads(await pop(broker, "q", batch=10)) == [b"0", b"1", b"2"]
 
 
+async def test_an_error_for_a_caller_that_left_does_not_keep_its_request(
+    broker: Broker, watched: Watched
+) -> None:
+    error = QueueFullError("the test refuses it")
+    watched.disturb = lambda name, requests: error if name == "push" else None
+    gate = watched.hold("push")
+    future = broker.submit_push(message("q"))
+    await until(lambda: watched.count("push") == 1)
+    future.cancel()
+    gate.set()
+    await until(lambda: broker.measures.guilty == 1)
+    assert error.__traceback__ is None, "its frames hold the request"
+
+
 async def test_a_pop_cancelled_before_it_left_leases_nothing(
     broker: Broker, watched: Watched
 ) -> None:

@@ -90,6 +90,28 @@ def test_a_result_that_comes_with_the_clients_end_is_told_undelivered() -> None:
         assert parked.undelivered == [b"lease"], "once"
 
 
+def test_an_error_that_comes_with_the_clients_end_does_not_keep_the_request() -> None:
+    parked = Parked()
+    error = OverloadedError("later")
+    try:
+        raise error
+    except OverloadedError:
+        assert error.__traceback__ is not None
+    with serve(parked) as server, server.connect() as client:
+        client.send(GET)
+        server.wait_until(lambda: bool(parked.futures))
+        (connection,) = server.endpoint.connections
+
+        def both() -> None:
+            parked.futures[0].set_exception(error)
+            connection.abort()
+
+        server.call(both)
+        server.wait_until(lambda: not server.endpoint.connections)
+        server.wait_until(lambda: error.__traceback__ is None)
+        assert not parked.undelivered
+
+
 def test_an_answer_of_which_a_part_was_never_sent_is_told_undelivered() -> None:
     parked = Parked()
     large = b"x" * (32 << 20)

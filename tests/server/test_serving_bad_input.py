@@ -84,6 +84,62 @@ def test_a_content_type_that_is_not_json_is_refused(server: ServerProcess) -> No
     assert answer.json["code"]
 
 
+LARGE = b'"' + b"x" * (4 << 20) + b'"'
+LARGE_ITEM = b'{"queue":"%b","payload":' + LARGE + b"%b}"
+
+REFUSED_BODIES = {
+    "unknown field": (PUSH, b'{"items":[%b],"nope":1}' % (LARGE_ITEM % (b"log", b""))),
+    "malformed item": (PUSH, b'{"items":[%b]}' % (LARGE_ITEM % (b"", b""))),
+    "wrong kind": (PUSH, b'{"items":[%b]}' % (LARGE_ITEM % (b"log", b',"priority":3'))),
+    "full queue": (PUSH, b'{"items":[%b]}' % (LARGE_ITEM % (b"full", b""))),
+    "marked push": (
+        PUSH,
+        b'{"items":[%b],"mark":"m","after":"n"}' % (LARGE_ITEM % (b"log", b"")),
+    ),
+    "import": ("/api/v1/import", b'{"items":[%b]}' % (LARGE_ITEM % (b"log", b',"attempts":3'))),
+    "job": ("/api/v1/jobs", b'{"items":[%b]}' % (LARGE_ITEM % (b"log", b""))),
+    "pushing transaction": (
+        "/api/v1/transaction",
+        b'{"operations":[{"type":"push","items":[%b]}]}' % (LARGE_ITEM % (b"full", b"")),
+    ),
+    "transaction without its lease": (
+        "/api/v1/transaction",
+        b'{"operations":[{"type":"push","items":[%b]}],"requiredLeases":["1"]}'
+        % (LARGE_ITEM % (b"log", b"")),
+    ),
+    "ack": ("/api/v1/ack", b'{"transactionId":"x","partitionId":"1","result":%b}' % LARGE),
+    "malformed ack in a batch": (
+        "/api/v1/ack/batch",
+        b'{"acknowledgments":[{"transactionId":1,"status":"failed","error":%b}]}' % LARGE,
+    ),
+    "unknown ack in a batch": (
+        "/api/v1/ack/batch",
+        b'{"acknowledgments":[{"transactionId":"x","partitionId":"1","result":%b}]}' % LARGE,
+    ),
+}
+
+
+def test_refused_bodies_are_freed_at_once(server: ServerProcess) -> None:
+    assert server.post("/api/v1/configure", {"queue": "log"}).status == 200
+    full = {"queue": "full", "options": {"maxSize": 1}}
+    assert server.post("/api/v1/configure", full).status == 200
+    assert server.post(PUSH, {"items": [{"queue": "full", "payload": 1}]}).status == 201
+
+    def refuse(path: str, body: bytes) -> None:
+        answer = server.post(path, body)
+        assert answer.status >= 400 or not answer.json[0]["success"], answer
+
+    grown = {}
+    for name, (path, body) in REFUSED_BODIES.items():
+        for _ in range(3):
+            refuse(path, body)
+        before = server.memory_bytes
+        for _ in range(8):
+            refuse(path, body)
+        grown[name] = server.memory_bytes - before
+    assert max(grown.values()) < 12 << 20, grown
+
+
 def test_memory_stays_flat_under_bad_input(server: ServerProcess) -> None:
     def round_of_bad_input() -> None:
         for data in (*BAD.values(), *BAD_CHUNKS.values()):

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from monarq.broker.measures import CallMeasure, Measures
-from monarq.errors import MonarqError, OverloadedError, StoreUnavailableError
+from monarq.errors import MonarqError, OverloadedError, StoreUnavailableError, drop_frames
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,9 @@ class Trip(Generic[C]):
 
 def fail(call: asyncio.Future[Any], error: BaseException) -> None:
     """Answer with an error. Whoever went away meanwhile is not missed by asyncio's log."""
-    if not call.done():
+    if call.done():
+        drop_frames(error)
+    else:
         call.set_exception(error)
         call.exception()
 

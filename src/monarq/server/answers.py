@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from monarq.errors import InternalError, MonarqError, TransactionFailedError
+from monarq.errors import InternalError, MonarqError, TransactionFailedError, drop_frames
 from monarq.server.exchange import Response
 from monarq.wire.errors import TransactionRefused
 
@@ -105,22 +105,32 @@ def error_headers(error: MonarqError) -> Headers:
 
 
 def error_answer(error: BaseException) -> Response:
-    """The answer to a request that failed. What nobody foresaw is logged, and told to nobody."""
+    """Return the answer to a request that failed, and drop the error's frames.
+
+    An error that nobody foresaw is logged, and its text is told to nobody.
+    """
     if isinstance(error, MonarqError):
         status = error_status(error)
         if status == 500 and not isinstance(error, InternalError):  # the store has logged it
             logger.error("a request failed", exc_info=error)
-        if isinstance(error, TransactionFailedError):
-            refused = TransactionRefused(
-                success=False,
-                error=error_text(error),
-                code=error.code,
-                operation=error.operation,
-                cause=error.cause.code,
-            )
-            return Response(status, _encode(refused), headers=error_headers(error))
+        answer = _refusal_of(error, status)
+    elif isinstance(error, HttpError):
+        answer = refusal(error.status, error.code, str(error), error.headers)
+    else:
+        logger.error("a request failed unexpectedly", exc_info=error)
+        answer = refusal(500, "internal", "the broker failed at this request; its log says why")
+    drop_frames(error)
+    return answer
+
+
+def _refusal_of(error: MonarqError, status: int) -> Response:
+    if not isinstance(error, TransactionFailedError):
         return refusal(status, error.code, error_text(error), error_headers(error))
-    if isinstance(error, HttpError):
-        return refusal(error.status, error.code, str(error), error.headers)
-    logger.error("a request failed unexpectedly", exc_info=error)
-    return refusal(500, "internal", "the broker failed at this request; its log says why")
+    refused = TransactionRefused(
+        success=False,
+        error=error_text(error),
+        code=error.code,
+        operation=error.operation,
+        cause=error.cause.code,
+    )
+    return Response(status, _encode(refused), headers=error_headers(error))

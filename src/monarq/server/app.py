@@ -330,9 +330,10 @@ class Application:
             try:
                 decoded = plan.body(body)
             except InvalidRequestError as error:
-                if plan.ignoring is None:
+                without = None if plan.ignoring is None else plan.ignoring(body, error)
+                if without is None:
                     raise
-                decoded, fields = plan.ignoring(body, error)
+                decoded, fields = without
                 ignored += fields
         elif body:
             check_no_body(body)

@@ -111,19 +111,19 @@ def _is_encoded(headers: dict[str, str]) -> bool:
 
 def ignoring_decoder(
     decode: Callable[[bytes], Any], places: Collection[str]
-) -> Callable[[bytes, InvalidRequestError], tuple[Any, tuple[str, ...]]]:
+) -> Callable[[bytes, InvalidRequestError], tuple[Any, tuple[str, ...]] | None]:
     """Return a decoder for a body that `decode` has refused with the error.
 
     It drops the fields at `places` (such as `items[].producerSub`), decodes again, and returns
-    the value and the names of the dropped fields. It raises the error if the body has no such
-    field, or is too large to be searched for them.
+    the value and the names of the dropped fields. It returns None if the error names no such
+    field, or the body is too large to be searched for them.
     """
     paths = [place.replace("[]", ".[]").split(".") for place in places]
     names = [path[-1] for path in paths]
 
-    def decoded(body: bytes, error: InvalidRequestError) -> tuple[Any, tuple[str, ...]]:
+    def decoded(body: bytes, error: InvalidRequestError) -> tuple[Any, tuple[str, ...]] | None:
         if len(body) > LARGE or not any(f"no field {name!r}" in str(error) for name in names):
-            raise error
+            return None
         found: dict[str, None] = {}
         for path in paths:
             body = _without(body, path, found)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from monarq.errors import OverloadedError
+from monarq.errors import OverloadedError, drop_frames
 from monarq.server.answers import Headers, HttpError, error_answer, refusal
 from monarq.server.exchange import (
     JSON,
@@ -468,8 +468,15 @@ def _response(pending: Pending[Any], future: asyncio.Future[Any]) -> Response:
 
 
 def _not_wanted(pending: Pending[Any], future: asyncio.Future[Any]) -> None:
-    if not future.cancelled() and future.exception() is None:
-        _give_back(pending, future.result())
+    if future.cancelled():
+        return
+    try:
+        # Not `exception`, with which the future would keep the traceback.
+        result = future.result()
+    except Exception as error:  # noqa: BLE001 - nobody is there to be told
+        drop_frames(error)
+    else:
+        _give_back(pending, result)
 
 
 def _give_back(pending: Pending[Any], result: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
+from monarq.errors import InvalidRequestError, MonarqError, NotFoundError, drop_frames
 from monarq.model import DEFAULT_GROUP, MAX_BATCH, Ack, Acked, AckStatus
 from monarq.server.answers import error_headers, error_status, error_text
 from monarq.server.decoding import body_decoder
@@ -88,6 +88,7 @@ def _single(transaction_id: str | None, outcomes: list[Outcome[Acked]]) -> Respo
 
 def ack_answer(transaction_id: str | None, outcome: Outcome[Acked]) -> AckAnswer:
     if isinstance(outcome, MonarqError):
+        drop_frames(outcome)
         return AckAnswer(
             False, transaction_id, error_text(outcome), None, None, False, False, outcome.code
         )

@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec import UNSET, UnsetType, structs
 
-from monarq.errors import InvalidRequestError, MonarqError
+from monarq.errors import InvalidRequestError, MonarqError, drop_frames
 from monarq.model import DEFAULT_GROUP, Acked, Pop, Popped, StartFrom
 from monarq.server.answers import error_headers, error_status, error_text
 from monarq.server.encoding import acked_pop_answer, encode, popped_answer
@@ -104,6 +104,7 @@ def ack_and_pop(service: Service, request: Request) -> Handled:
         outcomes, popped = done
         acknowledged = acks.answers(outcomes)
         if isinstance(popped, MonarqError):
+            drop_frames(popped)
             refused = PopRefused(error_text(popped), popped.code, acknowledged)
             return Response(error_status(popped), encode(refused), headers=error_headers(popped))
         return Response(200, acked_pop_answer(acknowledged, popped, asked.group, asked.autopilot))
