@@ -18,14 +18,16 @@ def drop_frames(error: BaseException) -> None:
     Their frames hold the request, and often the error itself. Such a cycle keeps a request's body
     until the next garbage collection, and a serving process collects garbage rarely.
     """
-    seen: set[BaseException] = set()
+    seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
         one = left.pop()
-        if one is not None and one not in seen:
-            seen.add(one)
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
             one.__traceback__ = None
-            left += (one.__cause__, one.__context__, getattr(one, "cause", None))
+            left += (one.__cause__, one.__context__)
+            if isinstance(one, TransactionFailedError):
+                left.append(one.cause)
 
 
 class MonarqError(Exception):
