@@ -47,8 +47,10 @@ def asked(lease: int, *seqs: int, status: str = "completed", at: float = 0) -> A
     return AckAsked("q", "g", "c", lease, status, [(1, seq) for seq in seqs], at)
 
 
-def answered(lease: int, seq: int, error: str | None = None) -> AckAnswered:
-    return AckAnswered("q", "g", "c", lease, "completed", (1, seq), error, 0)
+def answered(
+    lease: int, seq: int, error: str | None = None, status: str = "completed"
+) -> AckAnswered:
+    return AckAnswered("q", "g", "c", lease, status, (1, seq), error, 0)
 
 
 def acked(lease: int, *seqs: int) -> list[Event]:
@@ -78,6 +80,14 @@ GOOD: dict[str, list[Event]] = {
         asked(1, 1, status="failed"),
         popped(2, 1, at=0.1, attempts=2),
         *acked(2, 1),
+    ],
+    "not counted after a lease over several": [
+        pushed(1, 2),
+        popped(1, 1, 2, at=0),
+        popped(2, 1, at=2.5),
+        *acked(2, 1),
+        popped(3, 2, at=2.6),
+        *acked(3, 2),
     ],
     "an ack too late is refused": [
         pushed(1),
@@ -157,8 +167,29 @@ BAD: dict[str, tuple[str, list[Event]]] = {
         [pushed(1), popped(1, 1, at=0), popped(2, 1, at=1, attempts=2), *acked(2, 1)],
     ),
     "a delivery that was not counted": (
-        "every delivery counts",
+        "deliveries that count are counted",
         [pushed(1), popped(1, 1, at=0), popped(2, 1, at=3, attempts=1), *acked(2, 1)],
+    ),
+    "a failure among several that was not counted": (
+        "deliveries that count are counted",
+        [
+            pushed(1, 2),
+            popped(1, 1, 2, at=0),
+            *acked(1, 1),
+            asked(1, 2, status="failed"),
+            answered(1, 2, status="failed"),
+            popped(2, 2, at=3, attempts=1),
+            *acked(2, 2),
+        ],
+    ),
+    "fewer deliveries than before": (
+        "deliveries that count are counted",
+        [
+            pushed(1, 2),
+            popped(1, 1, 2, at=0, attempts=3),
+            popped(2, 1, 2, at=3, attempts=2),
+            *acked(2, 1, 2),
+        ],
     ),
     "delivered more often than promised": (
         "attempts are bounded",
@@ -216,3 +247,10 @@ def test_items_of_work_queues_have_no_order_to_break() -> None:
     rules = Rules(groups={"q": ["g"]}, ordered=set(), lease_seconds=2, max_attempts=4)
     events = [pushed(1, 2), popped(1, 2, numbers=[1]), popped(2, 1, numbers=[2])]
     assert check([*events, *acked(1, 2), *acked(2, 1)], rules) == []
+
+
+def test_every_delivery_of_an_item_counts() -> None:
+    rules = Rules(groups={"q": ["g"]}, ordered=set(), lease_seconds=2, max_attempts=4)
+    events = [pushed(1, 2), popped(1, 1, 2, at=0), popped(2, 1, 2, at=3), *acked(2, 1, 2)]
+    promises = {violation.promise for violation in check(events, rules)}
+    assert promises == {"deliveries that count are counted"}
