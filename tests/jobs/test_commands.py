@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from monarq.jobs import linux
+from monarq.jobs import linux, supervisor
 from monarq.jobs.commands import Command, Ended, Stream, run_command
 from monarq.jobs.supervised import Supervisors
 
@@ -140,6 +141,76 @@ async def test_a_line_with_a_nul_fails_with_a_clear_error(supervisors: Superviso
     ended, _, _ = await run(supervisors, "echo a\0b")
     assert ended.exit_code is None
     assert (ended.error or "").startswith("cannot start:")
+
+
+async def test_a_worker_with_very_many_open_files_runs_commands(supervisors: Supervisors) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        ended, out, _ = await run(supervisors, "echo done")
+    assert (ended.error, out) == (None, "done\n")
+
+
+#: A worker in a directory that its user may not read, as after `sudo -u` in the home of root.
+_SHUT_OUT = """
+import importlib.util, json, os, socket, sys
+program, directory = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("supervisor", program)
+supervisor = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(supervisor)
+os.chdir(directory)
+os.chmod(directory, 0)
+if os.geteuid() == 0:
+    # All that is needed is imported by now: that user may not be allowed to read it.
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    ours.close()
+    supervisor._Supervisor(theirs).run()
+    os._exit(0)
+theirs.close()
+answers = ours.makefile()
+json.loads(answers.readline())
+for cwd in (None, "/", None):
+    request = {"line": "pwd", "env": {}, "cwd": cwd, "user": None, "limits": {}}
+    body = json.dumps(request).encode()
+    socket.send_fds(ours, [b"R" + len(body).to_bytes(4, "big")], [1, 2])
+    ours.sendall(body)
+    print(json.loads(answers.readline())["status"], flush=True)
+"""
+
+
+def test_commands_run_where_the_worker_may_not_read_its_own_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "shut"
+    directory.mkdir()
+    try:
+        said = subprocess.run(
+            [sys.executable, "-c", _SHUT_OUT, str(supervisor.__file__), str(directory)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        directory.chmod(0o700)
+    assert said.stdout.split() == [str(directory), "0", "/", "0", str(directory), "0"], said.stderr
+
+
+def test_a_fork_that_fails_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", fork)
+    one = object.__new__(supervisor._Supervisor)
+    before = len(list(Path("/dev/fd").iterdir()))
+    with pytest.raises(BlockingIOError):
+        one._fork({}, ())
+    assert len(list(Path("/dev/fd").iterdir())) == before
 
 
 async def test_a_time_out_ends_the_command_and_its_children(supervisors: Supervisors) -> None:

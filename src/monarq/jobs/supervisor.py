@@ -158,7 +158,6 @@ class _WorkerGoneError(Exception):
 class _Supervisor:
     def __init__(self, worker: socket.socket) -> None:
         self._worker = worker
-        self._home = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         self._null = os.open(os.devnull, os.O_RDONLY)
         linux.adopt_orphans()
         self._wake = _wake_on_child()
@@ -243,12 +242,9 @@ class _Supervisor:
             return {"failed": "its supervisor may not open more files"}
         descriptors = (self._null, *outputs)
         try:
-            if request["user"] is not None or request["limits"]:
+            if request["user"] is not None or request["limits"] or request["cwd"] is not None:
                 return self._fork(request, descriptors)
-            os.fchdir(self._home)
-            if request["cwd"] is not None:
-                os.chdir(os.fsdecode(_bytes(request["cwd"])))
-            # Much cheaper than a fork; but it knows nothing of users and limits.
+            # Much cheaper than a fork, but without users, limits and directories.
             self._pid = os.posix_spawn(
                 *_program(request),
                 file_actions=[
@@ -266,17 +262,19 @@ class _Supervisor:
 
     def _fork(self, request: dict[str, Any], descriptors: tuple[int, ...]) -> dict[str, Any] | None:
         failed, fails = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            try:
-                _become(request, descriptors, self._home)
-            except BaseException as error:  # noqa: BLE001 - this process must end here
-                os.write(fails, json.dumps(_failure(error)).encode())
-            finally:
-                os._exit(127)
-        os.close(fails)
         # Closed by the `exec` that succeeds.
         with os.fdopen(failed, "rb") as pipe:
+            try:
+                self._pid = os.fork()
+                if self._pid == 0:
+                    try:
+                        _become(request, descriptors)
+                    except BaseException as error:  # noqa: BLE001 - this process must end here
+                        os.write(fails, json.dumps(_failure(error)).encode())
+                    finally:
+                        os._exit(127)
+            finally:
+                os.close(fails)
             said = pipe.read()
         if not said:
             return None
@@ -317,7 +315,7 @@ class _Supervisor:
         return True
 
 
-def _become(request: dict[str, Any], descriptors: tuple[int, ...], home: int) -> NoReturn:
+def _become(request: dict[str, Any], descriptors: tuple[int, ...]) -> NoReturn:
     """Turn this process into the command."""
     os.setsid()
     for number in _RESTORED:
@@ -325,7 +323,6 @@ def _become(request: dict[str, Any], descriptors: tuple[int, ...], home: int) ->
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
     program = _program(request)
-    os.fchdir(home)
     if request["user"] is not None:
         user, group, groups = request["user"]
         os.setgroups(groups)
@@ -390,5 +387,13 @@ def _kill_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
+def _control(descriptor: int) -> socket.socket:
+    """Return the worker's socket under the lowest free number: `select` takes none above 1023, and
+    a worker may have that many files open."""
+    low = os.dup(descriptor)
+    os.close(descriptor)
+    return socket.socket(fileno=low)
+
+
 if __name__ == "__main__":
-    start_commands(socket.socket(fileno=int(sys.argv[1])))
+    start_commands(_control(int(sys.argv[1])))
