@@ -80,6 +80,8 @@ class Answers:
                     _note(ack, outcome)
         except MonarqError as error:
             log.error("the results of %d jobs could not be kept: %s", len(acks), error)
+        except Exception:
+            log.exception("the results of %d jobs could not be kept", len(acks))
         finally:
             for callback in callbacks:
                 callback()

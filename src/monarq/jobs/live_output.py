@@ -61,3 +61,5 @@ class LiveOutput:
                 await self._link.admin.append_output(self._item_id, self._attempt, data)
             except MonarqError as error:
                 log.debug("output of %s is not shown live: %s", self._item_id, error)
+            except Exception:
+                log.exception("output of %s is not shown live", self._item_id)

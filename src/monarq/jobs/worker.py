@@ -245,15 +245,19 @@ class Worker:
                 task.cancel()
             results = await asyncio.gather(*waiting, return_exceptions=True)
         started = 0
+        errors = []
         for queue, result in zip(waiting.values(), results, strict=True):
-            if isinstance(result, MonarqError):
-                raise result
-            if isinstance(result, BaseException) or not result.messages:
+            if isinstance(result, Exception):
+                errors.append(result)
+            elif isinstance(result, BaseException) or not result.messages:
                 continue
-            if started:
+            elif started:
                 self._give_back(result)
             else:
                 started = await self._begin(queue, result)
+        # Only now: what other queues gave is under a lease.
+        if errors:
+            raise errors[0]
         return started
 
     async def _pop(self, queue: str, wait_seconds: float, most: int) -> Popped:
