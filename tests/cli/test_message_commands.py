@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from monarq.client.client import Client
+from monarq.model import Push, PushItem, QueueKind
 from tests.cli.invoking import Invoke
 
 
@@ -53,6 +55,29 @@ def test_lines_are_pushed_in_order_and_a_bad_one_stops_it_where_it_says(
     popped = cli.json("pop", "numbers", "--batch", "2000")["messages"]
     assert [message["payload"] for message in popped] == list(range(1000))
     assert cli.json("push", "others", stdin="\n".join(lines))["pushed"] == 1200
+
+
+@pytest.mark.parametrize("payload", ["1e400", '{"a":[1e400]}', "9" * 5_000])
+def test_a_payload_that_python_cannot_hold_is_shown_as_its_text(
+    cli: Invoke, tmp_path: Path, payload: str
+) -> None:
+    address = f"sqlite:///{tmp_path / 'store.db'}"
+    with Client(address) as client:
+        client.admin.configure("work", kind=QueueKind.WORK)
+        data = payload.encode()
+        items = [PushItem("q", data), PushItem("q", b"2"), PushItem("work", data, "Default", "one")]
+        client.push(Push(items))
+    there = ("--store", address)
+    assert [row["payload"] for row in cli.json("tail", "q", *there)] == [payload, 2]
+    assert json.dumps(payload) in cli.ok("tail", "q", *there).out
+    popped = cli.json("pop", "q", "--batch", "2", *there)["messages"]
+    assert [message["payload"] for message in popped] == [payload, 2]
+    assert cli.json("show", "one", *there)["payload"] == payload
+    assert payload in cli.ok("show", "one", *there).out
+    [item] = cli.json("pop", "work", *there)["messages"]
+    assert item["payload"] == payload
+    cli.ok("ack", item["id"], "--status", "dead", *there)
+    assert cli.json("dlq", "show", "one", *there)["payload"] == payload
 
 
 def test_text_is_pushed_as_it_is_if_so_told(cli: Invoke) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from monarq.cli.calling import Caller, RawOption, calling, confirm
-from monarq.cli.formats import counted, moment
+from monarq.cli.formats import counted, moment, payload_value
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import DeadLetter, DeadLetterFilter
 from monarq.model.pages import all_rows
@@ -73,7 +73,7 @@ def show(
 
     with caller.looking() as client:
         found = _find(client, letter, queue)
-    row = {**_row(found), "payload": msgspec.json.decode(found.payload)}
+    row = {**_row(found), "payload": payload_value(found.payload)}
 
     def print_letter() -> None:
         for name, value in row.items():

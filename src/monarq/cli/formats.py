@@ -1,9 +1,10 @@
-"""Times, durations and sizes, as people type and read them."""
+"""Times, durations, sizes and payloads, as people type and read them."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError
@@ -52,6 +53,17 @@ def parse_moment(
             f"{field} must be {or_else}+5m, -1h, now, or a time such as 2026-01-31T12:00:00Z, "
             f"not {text!r}"
         ) from None
+
+
+def payload_value(payload: bytes) -> Any:
+    """Return the payload's value, or its text if it has a number that Python cannot hold, such as
+    1e400: whoever may push may push that."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return payload.decode("utf-8", "replace")
 
 
 def moment(micros: int | None) -> str | None:

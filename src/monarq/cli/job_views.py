@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from monarq.cli.formats import moment
+from monarq.cli.formats import moment, payload_value
 from monarq.cli.looking import Looker
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.job import CommandJob, job_state, read_job, read_result
@@ -40,7 +40,7 @@ def job_detail(item: Item, attempts: list[Attempt]) -> dict[str, Any]:
         "lease_until": moment(item.lease_until),
         "finished_at": moment(item.finished_at),
         "error": item.error,
-        "payload": _payload(item.payload),
+        "payload": payload_value(item.payload),
         "history": [attempt_row(attempt) for attempt in attempts],
     }
 
@@ -75,12 +75,6 @@ def what(payload: bytes) -> str:
     arguments = [repr(value) for value in job.args]
     arguments += [f"{name}={value!r}" for name, value in job.kwargs.items()]
     return f"{job.task}({', '.join(arguments)})"
-
-
-def _payload(payload: bytes) -> Any:
-    import msgspec
-
-    return msgspec.json.decode(payload)
 
 
 def find_job(client: Looker, job_id: str, queue: str | None) -> Item:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from monarq.cli.calling import Caller, calling, say
-from monarq.cli.formats import parse_duration, parse_moment
+from monarq.cli.formats import parse_duration, parse_moment, payload_value
 from monarq.cli.terminal import shown, shown_json
 from monarq.errors import InvalidRequestError, MonarqError
 from monarq.ids import parse_message_id
@@ -83,7 +83,7 @@ def _row(message: Any) -> dict[str, Any]:
         "created_at": message.created_at.isoformat().replace("+00:00", "Z"),
         "producer": message.producer,
         "headers": message.headers,
-        "payload": msgspec.json.decode(message.data),
+        "payload": payload_value(message.data),
     }
 
 

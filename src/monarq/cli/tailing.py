@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from monarq.cli.calling import Caller, calling, say
-from monarq.cli.formats import moment
+from monarq.cli.formats import moment, payload_value
 from monarq.cli.partitions import all_partitions
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.model import PartitionStats, QueueKind, StoredMessage
@@ -160,7 +160,7 @@ def message_row(message: StoredMessage) -> dict[str, Any]:
         "seq": message.seq,
         "transaction_id": message.transaction_id,
         "created_at": moment(message.created_at),
-        "payload": msgspec.json.decode(message.payload) if message.payload else None,
+        "payload": payload_value(message.payload) if message.payload else None,
     }
 
 
