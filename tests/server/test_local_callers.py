@@ -64,6 +64,16 @@ def test_anybody_may_push_and_pop_but_not_run_commands(server: ServerProcess, fi
     assert ask(server, "GET", "/api/v1/pop/queue/q?autoAck=true").status == 200
     assert ask(server, "POST", "/api/v1/configure", {"queue": "w", "kind": "work"}).status == 200
     assert server.post("/api/v1/configure", QUEUE).status == 200
+    plain = {"queue": "p", "options": {"runsCommands": False}}
+    assert ask(server, "POST", "/api/v1/configure", plain).status == 200
+    for method, path in (
+        ("DELETE", "/api/v1/resources/queues/commands"),
+        ("POST", "/api/v1/resources/queues/commands/pause"),
+        ("POST", "/api/v1/resources/queues/commands/clear"),
+    ):
+        answer = ask(server, method, path)
+        assert (answer.status, answer.json["code"]) == (403, "forbidden"), answer
+        assert HEADER in answer.json["error"]
     refused = [
         ask(server, "POST", "/api/v1/configure", QUEUE | {"queue": "other"}),
         ask(server, "POST", "/api/v1/jobs", JOB),

@@ -312,6 +312,26 @@ async def test_options_of_a_queue_that_runs_commands(store: Store, queue: str) -
     assert (await store.get_queue(queue) == before) is (queue == "jobs")
 
 
+async def test_clearing_pausing_and_deleting_a_queue(store: Store, queue: str) -> None:
+    """They end the commands that run, or keep them from running."""
+    await leased(store, queue)
+    calls = [
+        lambda: nothing(store.set_paused(queue, True, commands=False)),
+        lambda: nothing(store.set_paused(queue, False, commands=False)),
+        lambda: nothing(store.clear_queue(queue, keep_leased=True, commands=False)),
+        lambda: nothing(store.clear_queue(queue, commands=False)),
+    ]
+    assert await tried(store, queue, *calls) == [expected(queue)] * 4
+    assert not (await store.get_queue(queue)).paused
+    if queue == "jobs":
+        with pytest.raises(ForbiddenError):
+            await store.delete_queue(queue, commands=False)
+    else:
+        assert await store.delete_queue(queue, commands=False)
+    assert await store.delete_queue(queue) is (queue == "jobs")
+    assert not await store.delete_queue(queue, commands=False)
+
+
 async def test_a_queue_that_runs_commands_is_not_made(store: Store) -> None:
     options = {"runsCommands": True}
     with pytest.raises(ForbiddenError):

@@ -94,7 +94,7 @@ async def delete_queue(service: Service, request: Request) -> Response:
     store = service.broker.store
     name = path_name(request, "queue")
     stats = await store.stats_of([name])
-    deleted = await store.delete_queue(name)
+    deleted = await store.delete_queue(name, commands=request.principal.may_run_commands)
     return json_answer(
         QueueDeleted(
             deleted=deleted,
@@ -109,16 +109,20 @@ async def clear_queue(service: Service, request: Request) -> Response:
     name = path_name(request, "queue")
     body: ClearBody = request.body
     removed = await service.broker.store.clear_queue(
-        name, scheduled_only=body.scheduled_only, keep_leased=body.keep_leased
+        name,
+        scheduled_only=body.scheduled_only,
+        keep_leased=body.keep_leased,
+        commands=request.principal.may_run_commands,
     )
     return json_answer(QueueCleared(queue=name, cleared=removed))
 
 
 async def clear_whole_queue(service: Service, request: Request) -> Response:
     name = path_name(request, "queue")
-    return json_answer(
-        QueueCleared(queue=name, cleared=await service.broker.store.clear_queue(name))
+    removed = await service.broker.store.clear_queue(
+        name, commands=request.principal.may_run_commands
     )
+    return json_answer(QueueCleared(queue=name, cleared=removed))
 
 
 async def pause(service: Service, request: Request) -> Response:
@@ -130,7 +134,9 @@ async def resume(service: Service, request: Request) -> Response:
 
 
 async def _set_paused(service: Service, request: Request, paused: bool) -> Response:
-    queue = await service.broker.store.set_paused(path_name(request, "queue"), paused)
+    queue = await service.broker.store.set_paused(
+        path_name(request, "queue"), paused, commands=request.principal.may_run_commands
+    )
     return json_answer(QueuePaused(queue=queue.name, paused=queue.paused))
 
 

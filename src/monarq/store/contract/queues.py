@@ -47,26 +47,35 @@ class KeepingQueues(abc.ABC):
         """By name."""
 
     @abc.abstractmethod
-    async def delete_queue(self, name: str) -> bool:
-        """Remove the queue with all that belongs to it, its dead letters too.
+    async def delete_queue(self, name: str, *, commands: bool = True) -> bool:
+        """Remove the queue with all that belongs to it, its dead letters too. Commands that run
+        end, as their leases do.
 
-        Whether there was one. `ConflictError` if it is another queue's dead queue.
+        Whether there was one. `ConflictError` if it is another queue's dead queue; `ForbiddenError`
+        if it runs commands and the caller may not work on commands.
         """
 
     @abc.abstractmethod
     async def clear_queue(
-        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
+        self,
+        name: str,
+        *,
+        scheduled_only: bool = False,
+        keep_leased: bool = False,
+        commands: bool = True,
     ) -> int:
         """Remove the stored messages or items and return their number. The queue and its dead
         letters stay; leases end; groups stay, at the end.
 
         Of a work queue, `scheduled_only` removes only the scheduled items, and `keep_leased`
-        leaves the items that are under a live lease. `ConflictError` for an ordered queue.
+        leaves the items that are under a live lease. `ConflictError` for an ordered queue,
+        `ForbiddenError` as `delete_queue`.
         """
 
     @abc.abstractmethod
-    async def set_paused(self, name: str, paused: bool) -> Queue:
-        """A paused queue takes pushes and acks; its pops find nothing."""
+    async def set_paused(self, name: str, paused: bool, *, commands: bool = True) -> Queue:
+        """A paused queue takes pushes and acks; its pops find nothing. `ForbiddenError` as
+        `delete_queue`."""
 
     @abc.abstractmethod
     async def queue_stats(

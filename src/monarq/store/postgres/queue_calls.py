@@ -50,16 +50,25 @@ class QueueCalls(Calls, KeepingQueues, KeepingGroups):
     ) -> Page[Queue]:
         return await queues.list_queues(self._database, namespace, task, limit, after)
 
-    async def delete_queue(self, name: str) -> bool:
-        return await queues.delete_queue(self._database, self._catalog, name)
+    async def delete_queue(self, name: str, *, commands: bool = True) -> bool:
+        return await queues.delete_queue(self._database, self._catalog, name, commands=commands)
 
     async def clear_queue(
-        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
+        self,
+        name: str,
+        *,
+        scheduled_only: bool = False,
+        keep_leased: bool = False,
+        commands: bool = True,
     ) -> int:
-        return await queues.clear_queue(self._database, name, scheduled_only, keep_leased)
+        return await queues.clear_queue(
+            self._database, name, scheduled_only, keep_leased, commands=commands
+        )
 
-    async def set_paused(self, name: str, paused: bool) -> Queue:
-        return await queues.set_paused(self._database, self._catalog, name, paused)
+    async def set_paused(self, name: str, paused: bool, *, commands: bool = True) -> Queue:
+        return await queues.set_paused(
+            self._database, self._catalog, name, paused, commands=commands
+        )
 
     async def queue_stats(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None

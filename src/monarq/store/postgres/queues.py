@@ -211,28 +211,30 @@ async def list_queues(
     return paging.page([queue_from(row) for row in rows], limit, "queues", lambda q: q.name)
 
 
-async def delete_queue(database: Database, catalog: Catalog, name: str) -> bool:
-    found = await database.atomically(lambda unit: _delete(unit, name))
+async def delete_queue(database: Database, catalog: Catalog, name: str, *, commands: bool) -> bool:
+    found = await database.atomically(lambda unit: _delete(unit, name, commands))
     catalog.forget_all()
     return found
 
 
-async def _delete(unit: Work, name: str) -> bool:
+async def _delete(unit: Work, name: str, commands: bool) -> bool:
     await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
-    number = await unit.fetchval("select id from monarq.queues where name = $1", name)
-    if number is None:
+    found = await unit.fetchrow("select id, runs_commands from monarq.queues where name = $1", name)
+    if found is None:
         return False
+    check_may_work(found["runs_commands"], name, commands)
     user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
     if user is not None:
         raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
-    await unit.fetch("select monarq.delete_queue($1)", number)
+    await unit.fetch("select monarq.delete_queue($1)", found["id"])
     return True
 
 
 async def clear_queue(
-    database: Database, name: str, scheduled_only: bool, keep_leased: bool
+    database: Database, name: str, scheduled_only: bool, keep_leased: bool, *, commands: bool
 ) -> int:
     queue = await get_queue(database, name)
+    check_may_work(queue.options.runs_commands, name, commands)
     check_partial_clear(queue, scheduled_only=scheduled_only, keep_leased=keep_leased)
     removed: int = await database.fetchval(
         "select monarq.clear_queue($1, $2, $3, $4)",
@@ -244,11 +246,15 @@ async def clear_queue(
     return removed
 
 
-async def set_paused(database: Database, catalog: Catalog, name: str, paused: bool) -> Queue:
+async def set_paused(
+    database: Database, catalog: Catalog, name: str, paused: bool, *, commands: bool
+) -> Queue:
+    queue = await get_queue(database, name)
+    check_may_work(queue.options.runs_commands, name, commands)
     row = await database.fetchrow(
-        f"update monarq.queues set paused = $2, {_NEXT_VERSION} where name = $1 "
+        f"update monarq.queues set paused = $2, {_NEXT_VERSION} where id = $1 "
         f"returning {QUEUE_COLUMNS}",
-        name,
+        queue.id,
         paused,
     )
     if row is None:

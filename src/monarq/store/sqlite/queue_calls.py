@@ -105,18 +105,29 @@ class QueueCalls(Calls):
             lambda session: queues.list_queues(session, namespace, task, limit, after)
         )
 
-    async def delete_queue(self, name: str) -> bool:
-        return await self._write(lambda session: queues.delete_queue(session, name))
-
-    async def clear_queue(
-        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
-    ) -> int:
+    async def delete_queue(self, name: str, *, commands: bool = True) -> bool:
         return await self._write(
-            lambda session: queues.clear_queue(session, name, scheduled_only, keep_leased)
+            lambda session: queues.delete_queue(session, name, commands=commands)
         )
 
-    async def set_paused(self, name: str, paused: bool) -> Queue:
-        return await self._write(lambda session: queues.set_paused(session, name, paused))
+    async def clear_queue(
+        self,
+        name: str,
+        *,
+        scheduled_only: bool = False,
+        keep_leased: bool = False,
+        commands: bool = True,
+    ) -> int:
+        return await self._write(
+            lambda session: queues.clear_queue(
+                session, name, scheduled_only, keep_leased, commands=commands
+            )
+        )
+
+    async def set_paused(self, name: str, paused: bool, *, commands: bool = True) -> Queue:
+        return await self._write(
+            lambda session: queues.set_paused(session, name, paused, commands=commands)
+        )
 
     async def queue_stats(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None

@@ -179,8 +179,9 @@ def queue_stats(
     return Page([session.counters.stats(one) for one in queues.rows], queues.next)
 
 
-def set_paused(session: Session, name: str, paused: bool) -> Queue:
+def set_paused(session: Session, name: str, paused: bool, *, commands: bool) -> Queue:
     queue = session.queue(name)
+    validation.check_may_work(queue.options.runs_commands, name, commands)
     if queue.paused is not paused:
         session.db.execute(
             "update queues set paused = ?, version = version + 1 where id = ?",
@@ -190,10 +191,11 @@ def set_paused(session: Session, name: str, paused: bool) -> Queue:
     return session.queue(name)
 
 
-def delete_queue(session: Session, name: str) -> bool:
+def delete_queue(session: Session, name: str, *, commands: bool) -> bool:
     queue = session.find_queue(name)
     if queue is None:
         return False
+    validation.check_may_work(queue.options.runs_commands, name, commands)
     if (user := _user_of_dead_queue(session, name)) is not None:
         raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
     for table in _OF_PARTITION:
@@ -211,8 +213,11 @@ def delete_queue(session: Session, name: str) -> bool:
     return True
 
 
-def clear_queue(session: Session, name: str, scheduled_only: bool, keep_leased: bool) -> int:
+def clear_queue(
+    session: Session, name: str, scheduled_only: bool, keep_leased: bool, *, commands: bool
+) -> int:
     queue = session.queue(name)
+    validation.check_may_work(queue.options.runs_commands, name, commands)
     validation.check_partial_clear(queue, scheduled_only=scheduled_only, keep_leased=keep_leased)
     if scheduled_only or keep_leased:
         return _clear_some_items(session, queue, scheduled_only)

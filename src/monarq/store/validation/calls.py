@@ -189,13 +189,14 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     },
     "get_queue": {"name": _QUEUE},
     "list_queues": {**_LABELS, **_PAGE},
-    "delete_queue": {"name": _QUEUE},
+    "delete_queue": {"name": _QUEUE, **_RIGHTS},
     "clear_queue": {
         "name": _QUEUE,
         "scheduled_only": _bool("scheduledOnly"),
         "keep_leased": _bool("keepLeased"),
+        **_RIGHTS,
     },
-    "set_paused": {"name": _QUEUE, "paused": _bool("paused")},
+    "set_paused": {"name": _QUEUE, "paused": _bool("paused"), **_RIGHTS},
     "queue_stats": {**_QUEUE_OR_ALL, **_PAGE},
     # groups
     "list_groups": {**_QUEUE_OR_ALL, "group": _optional(_GROUP), **_PAGE},
