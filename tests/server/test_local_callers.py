@@ -93,6 +93,8 @@ def test_the_token_lets_run_commands_in_either_header(server: ServerProcess, fil
     assert server.post("/api/v1/configure", QUEUE).status == 200
     for headers in ({HEADER: token}, {"Authorization": f"Bearer {token}"}):
         assert server.request("POST", "/api/v1/jobs", JOB, headers=headers).status == 201
+    entered = ask(server, "POST", SESSION, {"token": token})
+    assert "jobs" in entered.json["roles"], "the token does as the code of a link"
     wrong = token[:-1] + ("A" if token[-1] != "A" else "B")
     for text in (wrong, token + "A", token[:-1], "", "ü", "*"):
         assert ask(server, "POST", "/api/v1/jobs", JOB, **{HEADER: text}).status == 403, text
