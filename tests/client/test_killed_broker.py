@@ -63,6 +63,6 @@ async def test_nobody_is_said_to_be_late_who_was_not(
             # Some may have to be handled again.
             while (await queue.stats()).completed < MESSAGES:  # noqa: ASYNC110 - has no event
                 await asyncio.sleep(0.05)
-    late = [record.message for record in caplog.records if "was not answered" in record.message]
+    late = [message for message in caplog.messages if "was not answered" in message]
     ids = [text.split()[1].rstrip(",") for text in late]
     assert [one for one in ids if handled[one] < 2] == []

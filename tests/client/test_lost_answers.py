@@ -63,7 +63,7 @@ async def test_a_consumer_whose_joint_call_was_not_answered_is_not_late(
     # What was leased along with the lost answer is delivered again when that lease is over.
     assert seen == list(range(batch))
     assert (await way.other.queue("q").stats()).completed == batch
-    assert [record.message for record in caplog.records] == []
+    assert caplog.messages == []
 
 
 async def test_a_lease_that_ended_with_a_lost_answer_was_not_lost(
@@ -81,7 +81,7 @@ async def test_a_lease_that_ended_with_a_lost_answer_was_not_lost(
     with caplog.at_level(logging.WARNING, "monarq.consumer"):
         async with way.mq.queue("q").consumer(lambda _: None, lease=300):
             await until(lambda: sum(r.startswith(JOINT_CALL) for r in way.proxy.requests) == 2)
-    assert [record.message for record in caplog.records] == []
+    assert caplog.messages == []
 
 
 async def test_an_ack_that_was_not_answered_is_done_though_others_went_on(way: Way) -> None:
@@ -132,9 +132,9 @@ async def test_where_nobody_knows_what_became_of_an_ack_that_is_said(
     with caplog.at_level(logging.WARNING, "monarq.consumer"):
         async with way.mq.queue("q").consumer(lambda _: None, batch=batch, each=False, lease=300):
             await until(lambda: bool(caplog.records))
-    [record] = caplog.records
-    assert record.message.startswith("nobody knows whether")
-    assert "another has been given since" in record.message or "later one" in record.message
+    [message] = caplog.messages
+    assert message.startswith("nobody knows whether")
+    assert "another has been given since" in message or "later one" in message
 
 
 async def test_an_ack_that_came_too_late_and_was_not_answered_is_not_taken_for_done(
