@@ -277,6 +277,26 @@ async def test_no_cookie_but_our_own_is_good(memory_api: Api) -> None:
         assert (await browser.call("GET", "/api/v1/status")).status == 200
 
 
+async def test_a_forged_cookie_is_refused_without_a_look_at_the_store(
+    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guarded(memory_api) as browser:
+        read: list[None] = []
+        get_settings = memory_api.broker.store.get_settings
+
+        async def counted() -> dict[str, str]:
+            read.append(None)
+            return await get_settings()
+
+        monkeypatch.setattr(memory_api.broker.store, "get_settings", counted)
+        browser.cookie = "forged.cookie"
+        assert (await browser.call("GET", "/api/v1/status")).status == 401
+        assert not read
+        await browser.sign_in(browser.token())
+        assert (await browser.call("GET", "/api/v1/status")).status == 200
+        assert read
+
+
 async def test_a_cookie_does_not_hold_the_token_and_the_secret_is_never_shown(api: Api) -> None:
     async with guarded(api) as browser:
         token = browser.token("admin")

@@ -102,16 +102,18 @@ class Sessions:
         cookie = cookie_of(headers, self.cookie_name(headers))
         if cookie is None:
             return self._authenticator.authenticate(headers)
+        # Before the store is asked: a forged cookie must cost nothing.
+        session = self._opened(cookie)
         if self._ended is not None and self._monotonic() < self._look_again_at:
-            return self._checked(cookie, self._ended).principal
-        return self._principal(headers)
+            return _unless_ended(session, self._ended).principal
+        return self._principal(session)
 
     async def session(self, headers: dict[str, str]) -> Session:
         """The session of the cookie, or `UnauthorizedError`."""
         cookie = cookie_of(headers, self.cookie_name(headers))
         if cookie is None:
             raise UnauthorizedError("nobody is signed in")
-        return self._checked(cookie, await self._get_ended())
+        return _unless_ended(self._opened(cookie), await self._get_ended())
 
     async def end(self, session: Session) -> None:
         """Have no process on this store accept the session any more."""
@@ -142,12 +144,12 @@ class Sessions:
             raise UnauthorizedError("the token has expired")
         return session
 
-    async def _principal(self, headers: dict[str, str]) -> Principal:
-        return (await self.session(headers)).principal
+    async def _principal(self, session: Session) -> Principal:
+        return _unless_ended(session, await self._get_ended()).principal
 
-    def _checked(self, cookie: str, ended: Mapping[str, str]) -> Session:
+    def _opened(self, cookie: str) -> Session:
         session = self._open(cookie)
-        if session is None or session.nonce in ended:
+        if session is None:
             raise UnauthorizedError(_EXPIRED)
         return session
 
@@ -184,6 +186,12 @@ class Sessions:
                     }
                 self._look_again_at = self._monotonic() + _LOOK_AGAIN_SECONDS
             return self._ended
+
+
+def _unless_ended(session: Session, ended: Mapping[str, str]) -> Session:
+    if session.nonce in ended:
+        raise UnauthorizedError(_EXPIRED)
+    return session
 
 
 def cookie_of(headers: dict[str, str], cookie: str = COOKIE) -> str | None:
