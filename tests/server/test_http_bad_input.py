@@ -1,5 +1,6 @@
 """What is no proper request gets a clear 4xx and a closed connection, and harms nobody else."""
 
+import contextlib
 import json
 import socket
 
@@ -145,6 +146,31 @@ def test_connections_over_the_limit_of_their_address_are_turned_away() -> None:
                 assert other.recv(100).startswith(b"HTTP/1.1 200 ")
         server.wait_until(lambda: not server.endpoint.connections)
         assert server.answer(GOOD).body == b"good"
+
+
+def test_connections_that_are_turned_away_use_up_no_limit() -> None:
+    """One address that goes on connecting would otherwise lock the others out."""
+    ports = {"connections": 3, "connections_per_address": 2, "turned_away": 1}
+    with serve(Echo(), **ports) as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(2)]
+        server.wait_until(lambda: len(server.endpoint.connections) == 2)
+        told = stack.enter_context(server.connect())
+        assert told.answer().status == 503
+        for _ in range(3):
+            with server.connect() as cut, contextlib.suppress(ConnectionError):
+                assert cut.rest() == b""
+        with socket.create_connection(
+            ("127.0.0.1", server.port), timeout=20, source_address=("127.0.0.2", 0)
+        ) as other:
+            other.sendall(GOOD)
+            assert other.recv(100).startswith(b"HTTP/1.1 200 ")
+        for client in clients:
+            client.send(GOOD)
+            assert client.answer().status == 200
+        counters = server.endpoint.counters
+        assert (counters.accepted, counters.turned_away) == (7, 4)
+        stack.close()
+        server.wait_until(lambda: not counters.open)
 
 
 def test_connections_over_the_limit_are_turned_away_and_the_others_stay() -> None:

@@ -57,7 +57,14 @@ def _within_file_limit(settings: Settings) -> Settings:
         return settings
     level = logging.WARNING if most < FEW_CONNECTIONS else logging.DEBUG
     logger.log(level, "the limit on open files allows %d connections", most)
-    return msgspec.structs.replace(settings, max_connections=most)
+    return msgspec.structs.replace(
+        settings,
+        max_connections=most,
+        # The same part of them as before: one address must not be able to take them all.
+        max_connections_per_address=max(
+            1, settings.max_connections_per_address * most // settings.max_connections
+        ),
+    )
 
 
 # --- one process -------------------------------------------------------------------------

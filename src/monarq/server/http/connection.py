@@ -66,16 +66,15 @@ class Connection(Reading):
         endpoint = self._endpoint
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
-        full = endpoint.fullness(self.address)
-        endpoint.opened(self)
         self._since = endpoint.loop.time()
-        if full is not None or endpoint.draining:
-            endpoint.counters.turned_away += 1
-            message = full or ""
-            if endpoint.draining:
-                message = "the server is shutting down, try another connection"
-            self._refuse(HttpError(503, "overloaded", message, ((b"Retry-After", b"1"),)))
+        full = endpoint.fullness(self.address)
+        if full is not None:
+            if endpoint.turn_away(self):
+                self._refuse(HttpError(503, "overloaded", full, ((b"Retry-After", b"1"),)))
+            else:
+                self._transport.abort()
             return
+        endpoint.opened(self)
         limits = endpoint.limits
         first = min(limits.head_seconds, limits.keep_alive_seconds)
         endpoint.deadlines.watch(self, self._since + first)

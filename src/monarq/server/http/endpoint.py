@@ -64,6 +64,9 @@ class Endpoint:
         self.answer_heads = Heads(secure=secure)
         self.counters = counters or Counters()
         self.connections: set[Connection] = set()
+        """Without those that were turned away: they use up nobody's limit."""
+        self._turned_away: set[Connection] = set()
+        """Turned away, and still open so that the client reads why."""
         self.event_streams: Counter[str] = Counter()
         """Open event streams by the client's address."""
         self._addresses: Counter[str] = Counter()
@@ -87,6 +90,8 @@ class Endpoint:
 
     def fullness(self, address: str) -> str | None:
         """Return why there is no room for a connection from an address, or None if there is."""
+        if self.draining:
+            return "the server is shutting down, try another connection"
         if len(self.connections) >= self.limits.connections:
             return "there are too many connections already"
         if self._addresses[address] >= self.limits.connections_per_address:
@@ -99,8 +104,20 @@ class Endpoint:
         self.counters.open += 1
         self.counters.accepted += 1
 
+    def turn_away(self, connection: Connection) -> bool:
+        """Count a connection that is over a limit. Return whether there is time to tell it so."""
+        self.counters.accepted += 1
+        self.counters.turned_away += 1
+        if len(self._turned_away) >= self.limits.turned_away:
+            return False
+        self._turned_away.add(connection)
+        return True
+
     def closed(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        if connection not in self.connections:
+            self._turned_away.discard(connection)
+            return
+        self.connections.remove(connection)
         self.counters.open -= 1
         self._addresses[connection.address] -= 1
         if self._addresses[connection.address] <= 0:
@@ -123,7 +140,7 @@ class Endpoint:
 
     def abort(self) -> None:
         """Cut every connection now."""
-        for connection in tuple(self.connections):
+        for connection in (*self.connections, *self._turned_away):
             connection.abort()
 
     def close(self) -> None:

@@ -19,6 +19,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What is read of a client's next requests while one of it is being answered."""
     connections: int = 20_000
     connections_per_address: int = 10_000
+    turned_away: int = 128
+    """Connections over a limit that are told so; further ones are cut at once."""
     event_streams_per_address: int = 128
     head_seconds: float = 10.0
     body_seconds: float = 30.0
