@@ -5,12 +5,13 @@ the end of the connection, within a bound that is far longer.
 """
 
 import asyncio
+import socket
 import time
 from typing import Any
 
 from monarq.server.exchange import Handled, Pending, Response
 from monarq.server.http.deadlines import Deadlines
-from tests.server.http_endpoint import Echo, Served, serve
+from tests.server.http_endpoint import Client, Echo, Served, serve
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 SHORT: dict[str, Any] = {
@@ -114,6 +115,27 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         client.send(GET)
         server.wait_until(lambda: server.endpoint.counters.timed_out == 1)
         server.wait_until(lambda: not server.endpoint.connections)
+
+
+def test_clients_that_do_not_read_are_cut_off_when_their_answers_fill_the_memory() -> None:
+    size = 32 << 20
+    large = Served(lambda *_: Response(200, b"x" * size))
+    with (
+        serve(large, unsent_bytes=2 * size) as server,
+        server.connect(receive_buffer=4096) as first,
+        server.connect(receive_buffer=4096) as second,
+        socket.create_connection(("127.0.0.1", server.port), 20, ("127.0.0.2", 0)) as other,
+    ):
+        unsent = server.endpoint.unsent
+        for number, stalled in enumerate((first, second), 1):
+            stalled.send(GET.replace(b"Host", b"Connection: close\r\nHost"))
+            server.wait_until(lambda least=number: unsent.held > least * size * 3 // 4)
+        reader = Client(other)
+        reader.send(GET)
+        assert len(reader.answer().body) == size
+        part, whole = sorted(len(stalled.rest()) for stalled in (first, second))
+        assert part < size < whole
+        server.wait_until(lambda: not unsent.held)
 
 
 def test_a_client_that_reads_slowly_but_steadily_is_not_cut_off() -> None:

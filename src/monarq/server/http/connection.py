@@ -90,6 +90,7 @@ class Connection(Reading):
         self.looked_at = -1
         endpoint = self._endpoint
         endpoint.closed(self)
+        endpoint.unsent.remove(self)
         self._end_body()
         self._held = None
         if phase == BUSY:
@@ -114,9 +115,11 @@ class Connection(Reading):
         self._unwritten = 0
         endpoint = self._endpoint
         endpoint.deadlines.watch(self, endpoint.loop.time() + endpoint.limits.write_seconds / 4)
+        endpoint.unsent.add(self)
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._endpoint.unsent.remove(self)
         self._unsent = None
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
@@ -387,6 +390,12 @@ class Connection(Reading):
     def abort(self) -> None:
         if self._phase != CLOSED:
             self._transport.abort()
+
+    def cut(self) -> None:
+        self._endpoint.loop.call_soon(self.abort)
+
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
 
     def look(self, now: float) -> float:
         """See whether the client has run out of time (see `deadlines`)."""

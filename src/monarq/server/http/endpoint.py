@@ -13,6 +13,7 @@ from monarq.server.http.bodies import Bodies
 from monarq.server.http.deadlines import Deadlines
 from monarq.server.http.head import HeadReader
 from monarq.server.http.limits import Limits
+from monarq.server.http.unsent import Unsent
 from monarq.server.http.writing import Heads
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Endpoint:
         self._addresses: Counter[str] = Counter()
         """Connections by the client's address."""
         self.bodies = Bodies(self.limits)
+        self.unsent = Unsent(self.limits.unsent_bytes, self.loop.time)
         self.draining = False
         shortest = min(
             self.limits.head_seconds,

@@ -15,6 +15,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     body_bytes: int = 64 << 20
     bodies_bytes: int = 128 << 20
     """Of all bodies that are still coming in, together."""
+    unsent_bytes: int = 512 << 20
+    """Of all answers that clients have not taken yet, together."""
     read_ahead_bytes: int = 64 << 10
     """What is read of a client's next requests while one of it is being answered."""
     connections: int = 20_000
@@ -40,6 +42,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             head_bytes=settings.max_header_bytes,
             body_bytes=settings.max_body_bytes,
             bodies_bytes=max(settings.max_body_bytes, settings.inbox_max_bytes),
+            unsent_bytes=4 * max(settings.max_body_bytes, settings.inbox_max_bytes),
             connections=settings.max_connections,
             connections_per_address=settings.max_connections_per_address,
             event_streams_per_address=settings.max_event_streams_per_address,
