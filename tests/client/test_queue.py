@@ -43,6 +43,17 @@ async def test_many_are_pushed_all_or_none(mq: AsyncClient) -> None:
     assert await queue.push_many([]) == []
 
 
+async def test_a_group_that_does_not_exist_has_no_row_and_no_cursors(mq: AsyncClient) -> None:
+    await mq.queue("q").push(1)
+    assert (await mq.admin.list_groups(group="g")).rows == []
+    assert (await mq.admin.list_groups(queue="q", group="g")).rows == []
+    assert (await mq.admin.list_groups(queue="missing", group="g")).rows == []
+    with pytest.raises(NotFoundError, match="queue 'q' has no group 'g'"):
+        await mq.admin.list_cursors("q", "g")
+    with pytest.raises(NotFoundError, match="queue 'missing'"):
+        await mq.admin.list_cursors("missing", "g")
+
+
 async def test_a_transaction_id_is_stored_once(mq: AsyncClient) -> None:
     queue = mq.queue("q")
     first = await queue.push(1, transaction_id="t")

@@ -226,6 +226,8 @@ def test_a_partition_is_moved_to_its_end_by_a_body_without_a_place(
     group = f"/api/v1/consumer-groups/{name}/queues/{name}"
     assert server.post(f"{group}/partitions/a/seek", {}).json["lag"] == 0
     assert pop(server, name, f"consumerGroup={name}&partitions=10") == [2]
+    unknown = server.get(f"/api/v1/consumer-groups/{name}")
+    assert (unknown.status, unknown.json["queues"]) == (200, [])
     assert server.post(f"{group}/seek", {}).status == 400
 
 

@@ -163,10 +163,7 @@ class HttpAdmin(HttpEntries):
         if group is None:
             answer = await self._call("GET", _GROUPS, GroupsAnswer, query=query)
             return Page([group_of(row) for row in answer.consumer_groups], answer.next)
-        try:
-            found = await self._call("GET", f"{_GROUPS}/{quoted(group)}", GroupAnswer, query=query)
-        except NotFoundError:
-            return Page([])
+        found = await self._call("GET", f"{_GROUPS}/{quoted(group)}", GroupAnswer, query=query)
         return Page([group_of(row) for row in found.queues], None if queue else found.next)
 
     async def list_cursors(
@@ -174,9 +171,11 @@ class HttpAdmin(HttpEntries):
     ) -> Page[Cursor]:
         query = {"queue": queue, "limit": limit, "after": after}
         answer = await self._call("GET", f"{_GROUPS}/{quoted(group)}", GroupAnswer, query=query)
+        if not answer.queues:
+            raise NotFoundError(f"queue {queue!r} has no group {group!r}")
+        [found] = answer.queues
         return Page(
-            [_cursor_of(row, queue, group) for each in answer.queues for row in each.partitions],
-            next((each.partitions_next for each in answer.queues), None),
+            [_cursor_of(row, queue, group) for row in found.partitions], found.partitions_next
         )
 
     async def subscribe(

@@ -99,8 +99,6 @@ async def get_group(service: Service, request: Request) -> Response:
         )
     else:
         groups = Page((await store.list_groups(queue=query.queue, group=name)).rows)
-    if not groups.rows and query.after is None and not query.offset:
-        raise NotFoundError(f"there is no group {name!r}")
     queues = await _with_partitions(service, groups.rows, query)
     return json_answer(GroupAnswer(name=name, queues=queues, **paged(query, groups)))
 
