@@ -81,6 +81,15 @@ def test_no_field_has_a_default_since_generators_take_it_for_required() -> None:
     assert 'default `"each"`' in answer["description"]
 
 
+def test_a_body_is_optional_where_an_empty_one_does_something() -> None:
+    optional = {
+        one["operationId"]
+        for one in operations().values()
+        if one.get("requestBody", {}).get("required") is False
+    }
+    assert optional == {"clearQueue", "extendLease", "seekPartition"}
+
+
 def test_credentials_are_optional() -> None:
     """With authentication off nobody is asked."""
     assert DOCUMENT["security"] == [{}, {"token": []}, {"apiKey": []}]

@@ -141,7 +141,7 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         operation["description"] = f"Needs the role `{route.role}`, where callers need one."
     if route.body is not None:
         operation["requestBody"] = {
-            "required": True,
+            "required": route.needs_body,
             "content": {"application/json": {"schema": schemas.of(route.body)}},
         }
     return operation

@@ -34,6 +34,8 @@ class Route(Struct, frozen=True, kw_only=True):
     query: type[Struct] | None = None
     body: Any = None
     """The type of the JSON body; None if there is none."""
+    needs_body: bool = True
+    """Whether an empty body, which counts as an object without fields, is always refused."""
     decode: Callable[[bytes], Any] | None = None
     """Reads the body where decoding it as `body` would not do; raises `InvalidRequestError`."""
     answer: Any = None

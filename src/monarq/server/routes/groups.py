@@ -342,6 +342,7 @@ ROUTES = (
         tag="groups",
         role=Role.WRITE,
         body=SeekBody,
+        needs_body=False,
         answer=Sought,
         errors=(404, 409),
     ),

@@ -46,6 +46,7 @@ ROUTES = (
         tag="messages",
         role=Role.WRITE,
         body=ExtendBody,
+        needs_body=False,
         answer=ExtendAnswer,
         errors=(409,),
     ),

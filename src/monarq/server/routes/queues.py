@@ -312,6 +312,7 @@ ROUTES = (
         tag="queues",
         role=Role.ADMIN,
         body=ClearBody,
+        needs_body=False,
         answer=QueueCleared,
         errors=(404, 409),
     ),
