@@ -4,7 +4,7 @@
 
 Every suite runs on each store, against a fresh broker on port 6632, which the suites have written
 in them. Prints how many tests passed and failed, and names each failure with its reason, if it is
-a known one. Exits with 1 if a test failed that is not known to fail, or a known failure passed.
+a known one. Exits with 1 if no test ran, or if one failed that is not known to fail.
 
 Nothing is built or installed. The checkout must be ready to run:
 
