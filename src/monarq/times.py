@@ -41,23 +41,24 @@ def micros_of(time: datetime) -> int:
 
 def parse_time(text: str, field: str) -> int:
     """Return the microseconds since the epoch, or raise an error that names the field."""
-    return _parse(text, field, "with a time zone")
+    return _parse(text, text, field, "with a time zone")
 
 
 def parse_utc(text: str, field: str) -> int:
     """As `parse_time`, but a date, or a time without a zone, is UTC, as in Queen."""
+    full = text
     if found := _WITHOUT_ZONE.fullmatch(text):
         date, minute, second = found.groups()
-        text = f"{date}T{minute or '00:00'}{second or ':00'}Z"
-    return _parse(text, field, "(UTC if it names no zone)")
+        full = f"{date}T{minute or '00:00'}{second or ':00'}Z"
+    return _parse(full, text, field, "(UTC if it names no zone)")
 
 
-def _parse(text: str, field: str, zone: str) -> int:
+def _parse(full: str, given: str, field: str, zone: str) -> int:
     try:
-        time = msgspec.convert(text, Time)
+        time = msgspec.convert(full, Time)
     except msgspec.ValidationError:
         raise InvalidRequestError(
             f"{field} must be a time in ISO 8601 {zone}, such as "
-            f"2026-01-31T12:00:00Z, not {text[:64]!r}"
+            f"2026-01-31T12:00:00Z, not {given[:64]!r}"
         ) from None
     return micros_of(time)

@@ -42,6 +42,14 @@ async def test_a_dead_letter_tells_all_about_its_message(queen: Any, name: str) 
     assert moment(letter["failedAt"]) >= moment(letter["createdAt"])
 
 
+async def test_a_limit_without_measure_does_not_look_like_no_dead_letters(
+    queen: Any, name: str
+) -> None:
+    await _bury(queen, name, 1, 2)
+    answer = await queen.queue(name).dlq().limit(50_000).get()
+    assert (len(answer["messages"]), answer["total"]) == (2, 2)
+
+
 async def test_dead_letters_are_found_by_group_partition_and_time(queen: Any, name: str) -> None:
     groups = {f"{name}-1": "p1", f"{name}-2": "p2"}
     for group, partition in groups.items():

@@ -23,6 +23,14 @@ async def test_batch_bounds_what_a_pop_gets(queen: Any, name: str) -> None:
     assert len({message["leaseId"] for message in messages}) == 1
 
 
+async def test_a_batch_without_measure_does_not_look_like_an_empty_queue(
+    queen: Any, name: str
+) -> None:
+    await push(queen, name, 1, 2, 3)
+    queue = queen.queue(name).group(name).batch(50_000).partitions(5_000).wait(False)
+    assert data(await queue.pop()) == [1, 2, 3]
+
+
 async def test_what_is_leased_is_not_given_out_again(queen: Any, name: str) -> None:
     await push(queen, name, 1, 2)
     [first] = await pop(queen, name, batch=1)

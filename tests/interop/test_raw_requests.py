@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from monarq.wire.queen import IGNORED, IGNORED_HEADER, Ignored, ignored_table
+from monarq.wire.queen import IGNORED, IGNORED_HEADER, ignored_table
 from tests.server.serving import Answer, ServerProcess
 
 HEADER = IGNORED_HEADER.lower()
@@ -114,34 +114,51 @@ def test_a_bad_time_is_refused(server: ServerProcess, name: str, time: str) -> N
         server.post(f"/api/v1/consumer-groups/g/queues/{name}/seek", {"timestamp": time}),
     ):
         assert (answer.status, answer.json["code"]) == (400, "invalid_request")
+        assert f"not '{time}'" in answer.json["error"]
 
 
 # --- fields and parameters without a use -----------------------------------------------------
 
 
-def send(server: ServerProcess, queue: str, one: Ignored) -> Answer:
+PAIRS = [(call, place) for one in IGNORED for call in one.calls for place in one.places]
+
+
+def send(server: ServerProcess, queue: str, call: str, place: str) -> Answer:
     """A good request with this field or parameter in it."""
-    path = one.path.replace("{queue}", queue)
-    if one.is_parameter:
-        return server.get(f"{path}?{one.name}=true")
-    items = [{"queue": queue, "payload": {"n": 1}, one.name: "x"}]
+    [pushed] = push(server, queue, 0, namespace=queue).json
+    path = call.partition(" ")[2]
+    path = path.replace("{queue}", queue).replace("{partition}", "Default")
+    if place.startswith("?"):
+        others = f"&namespace={queue}" if path == "/api/v1/pop" else ""
+        return server.get(f"{path}{place}=true{others}")
+    within, _, field = place.rpartition(".")
+    items = [{"queue": queue, "payload": {"n": 1}, field: "x"}]
+    ids = {"transactionId": pushed["transaction_id"], "partitionId": pushed["partition_id"]}
     bodies = {
         "items[]": {"items": items},
         "operations[].items[]": {"operations": [{"type": "push", "items": items}]},
+        "": {**ids, "data": {}, field: "x"},
     }
-    return server.post(path, bodies[one.place.rpartition(".")[0]])
+    return server.post(path, bodies[within])
 
 
-@pytest.mark.parametrize("one", IGNORED, ids=lambda one: f"{one.path} {one.place}")
+@pytest.mark.parametrize(("call", "place"), PAIRS)
 def test_what_is_ignored_is_named_in_a_header(
-    server: ServerProcess, name: str, one: Ignored
+    server: ServerProcess, name: str, call: str, place: str
 ) -> None:
-    push(server, name, 0)
-    answer = send(server, name, one)
-    assert answer.status in (200, 201), answer
-    assert answer.headers[HEADER] == one.name
-    again = send(server, name, one)
-    assert again.headers[HEADER] == one.name
+    for _ in range(2):
+        answer = send(server, name, call, place)
+        assert answer.status in (200, 201, 204), answer
+        assert answer.headers[HEADER] == place.rpartition(".")[2].lstrip("?")
+
+
+def test_all_that_is_ignored_is_named(server: ServerProcess, name: str) -> None:
+    push(server, name, 1)
+    answer = server.get(f"/api/v1/pop/queue/{name}?frames=true&batch=9&task=t&namespace=&frames=1")
+    assert [message["data"] for message in answer.json["messages"]] == [1]
+    assert answer.headers[HEADER] == "frames, task, namespace"
+    nothing = server.get(f"/api/v1/pop/queue/{name}?frames=true")
+    assert (nothing.status, nothing.headers[HEADER]) == (204, "frames")
 
 
 def test_a_producer_in_a_body_does_not_become_the_messages_producer(
@@ -209,6 +226,8 @@ def test_a_group_that_never_popped_is_moved_and_described(server: ServerProcess,
     """As `queenctl cg seek --to now`, `cg describe` and `replay --to beginning` do."""
     push(server, name, 1, 2)
     seek = f"/api/v1/consumer-groups/{name}/queues/{name}/seek"
+    unknown = server.get(f"/api/v1/consumer-groups/{name}")
+    assert (unknown.status, unknown.json["queues"]) == (200, [])
     assert server.post(seek, {"toEnd": True}).json["success"] is True
     assert pop(server, name, f"consumerGroup={name}") == []
     [described] = server.get(f"/api/v1/consumer-groups/{name}").json["queues"]
@@ -226,8 +245,6 @@ def test_a_partition_is_moved_to_its_end_by_a_body_without_a_place(
     group = f"/api/v1/consumer-groups/{name}/queues/{name}"
     assert server.post(f"{group}/partitions/a/seek", {}).json["lag"] == 0
     assert pop(server, name, f"consumerGroup={name}&partitions=10") == [2]
-    unknown = server.get(f"/api/v1/consumer-groups/{name}")
-    assert (unknown.status, unknown.json["queues"]) == (200, [])
     assert server.post(f"{group}/seek", {}).status == 400
 
 
@@ -309,7 +326,6 @@ def test_the_analytics_of_queenctl_are_answered(server: ServerProcess, span: str
     for one in ("queue-lag", "queue-ops", "system-metrics", "worker-metrics"):
         short = "?from=2025-01-01T00:00:00Z&to=2025-01-01T01:00:00Z" if span else ""
         assert server.get(f"/api/v1/analytics/{one}{short}").status == 200, one
-    assert server.get("/api/v1/analytics/retention?from=soon").status == 400
 
 
 def test_waiting_pops_are_counted(server: ServerProcess, name: str) -> None:
@@ -329,6 +345,33 @@ def test_waiting_pops_are_counted(server: ServerProcess, name: str) -> None:
             assert time.monotonic() < deadline
         push(server, name, 1)
         assert waiting.recv(100).startswith(b"HTTP/1.1 200")
+
+
+# --- more than there may be ------------------------------------------------------------------
+
+
+def test_more_than_a_pop_may_take_counts_as_the_most(server: ServerProcess, name: str) -> None:
+    push(server, name, 1, 2)
+    for size in (10_001, 2**53):
+        target = f"/api/v1/pop/queue/{name}?consumerGroup={size}&batch={size}&partitions={size}"
+        messages = server.get(target).json["messages"]
+        assert [message["data"] for message in messages] == [1, 2]
+    popped = server.get(f"/api/v1/pop/queue/{name}?consumerGroup=g&autopilot=true&batch=20000")
+    assert popped.json["autopilot"]["batch"] == 10_000
+
+
+def test_more_dead_letters_than_a_page_has_are_the_first_page(
+    server: ServerProcess, name: str
+) -> None:
+    """As `dlq().limit(5000).get()` asks for them."""
+    server.post("/api/v1/configure", {"queue": name, "options": {"retryLimit": 0}})
+    push(server, name, *range(1_001))
+    popped = server.get(f"/api/v1/pop/queue/{name}?batch=2000").json["messages"]
+    keys = ("transactionId", "partitionId", "leaseId")
+    acks = [{key: one[key] for key in keys} | {"status": "failed"} for one in popped]
+    assert server.post("/api/v1/ack/batch", {"acknowledgments": acks}).status == 200
+    answer = server.get(f"/api/v1/dlq?queue={name}&limit=5000").json
+    assert (len(answer["messages"]), answer["limit"], answer["total"]) == (1_000, 1_000, 1_001)
 
 
 # --- refusals --------------------------------------------------------------------------------

@@ -90,6 +90,15 @@ def test_a_body_is_optional_where_an_empty_one_does_something() -> None:
     assert optional == {"clearQueue", "extendLease", "seekPartition"}
 
 
+def test_a_call_is_described_without_the_parameters_that_it_ignores() -> None:
+    def parameters(call: str) -> set[str]:
+        return {one["name"] for one in operations()[call]["parameters"]}
+
+    labels = {"namespace", "task"}
+    assert not labels & parameters("GET /api/v1/pop/queue/{queue}")
+    assert labels <= parameters("GET /api/v1/pop")
+
+
 def test_credentials_are_optional() -> None:
     """With authentication off nobody is asked."""
     assert DOCUMENT["security"] == [{}, {"token": []}, {"apiKey": []}]

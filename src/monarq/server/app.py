@@ -49,7 +49,7 @@ from monarq.server.routing import Route, Router, parameter_names
 from monarq.server.same_origin import check_host, check_origin, check_token
 from monarq.server.service import Service
 from monarq.settings_checks import is_loopback
-from monarq.wire.queen import IGNORED_HEADER, ignored_of
+from monarq.wire.queen import IGNORED_HEADER, ignored_fields, ignored_parameters
 
 Authenticate = Callable[[dict[str, str]], Principal | Awaitable[Principal]]
 """Says who calls, by the request's headers, or raises `UnauthorizedError`."""
@@ -93,15 +93,14 @@ class _Plan:
         self.route = route
         self.handler = route.handler
         self.names = parameter_names(route.path)
-        ignored = ignored_of(route.method, route.path)
-        self.query = query_decoder(route.query, {one.name for one in ignored if one.is_parameter})
+        self.query = query_decoder(route.query, ignored_parameters(route.method, route.path))
         self.body = route.decode
         if self.body is None and route.body is not None:
             self.body = body_decoder(route.body)
         self.ignoring = None
-        places = [one.place for one in ignored if not one.is_parameter]
-        if self.body is not None and places:
-            self.ignoring = ignoring_decoder(self.body, places)
+        ignored = ignored_fields(route.method, route.path)
+        if self.body is not None and ignored:
+            self.ignoring = ignoring_decoder(self.body, ignored)
         self.role = route.role
         self.rank = _RANKS[route.role] if route.role is not None else 0
         # A pop is a GET, and changes something all the same.

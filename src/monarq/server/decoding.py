@@ -155,6 +155,10 @@ def _without(text: bytes, path: list[str], found: dict[str, None]) -> bytes:
 # --- queries -------------------------------------------------------------------------
 
 
+class _NoParameters(Struct, forbid_unknown_fields=True):
+    """The query of a call without parameters."""
+
+
 def query_decoder(
     kind: type[Struct] | None, ignored: Collection[str] = ()
 ) -> Callable[[str], tuple[Any, tuple[str, ...]]]:
@@ -162,9 +166,11 @@ def query_decoder(
 
     Unknown parameters are refused if the struct forbids unknown fields (or there is none), and
     passed over otherwise; those of `ignored` are passed over in any case."""
-    if kind is None:
-        return _no_query
+    kind = kind or _NoParameters
     fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+    unadvised = {*getattr(kind, "unadvised", ()), *ignored}
+    known = ", ".join(name for name in fields if name not in unadvised)
+    others = f"there are {known}" if known else "this call takes none"
     lists = {name for name, info in fields.items() if _holds(info.type, list)}
     texts = {name for name, info in fields.items() if _holds(info.type, str)}
     strict = kind.__struct_config__.forbid_unknown_fields
@@ -177,11 +183,7 @@ def query_decoder(
                 found[name] = None
             elif name not in fields:
                 if strict:
-                    unadvised = getattr(kind, "unadvised", ())
-                    known = ", ".join(one for one in fields if one not in unadvised)
-                    raise InvalidRequestError(
-                        f"there is no parameter {name[:100]!r}; there are {known}"
-                    )
+                    raise InvalidRequestError(f"there is no parameter {name[:100]!r}; {others}")
             elif name in lists:
                 values.setdefault(name, []).append(value)
             elif name in values:
@@ -197,13 +199,6 @@ def query_decoder(
             raise InvalidRequestError(explain(error, kind)) from None
 
     return decoded
-
-
-def _no_query(query: str) -> tuple[None, tuple[str, ...]]:
-    if query:
-        name = split_query(query)[0][0]
-        raise InvalidRequestError(f"there is no parameter {name[:100]!r}; this call takes none")
-    return None, ()
 
 
 def _holds(kind: Any, wanted: type) -> bool:

@@ -15,6 +15,7 @@ from monarq.server.field_notes import field_notes, structs_in
 from monarq.server.routing import Route, parameter_names
 from monarq.wire.errors import ErrorAnswer
 from monarq.wire.fields import Name
+from monarq.wire.queen import ignored_parameters
 from monarq.wire.shown import MessageIdText, PartitionIdText
 
 _REF = "#/components/schemas/{name}"
@@ -164,6 +165,7 @@ def _query_parameters(route: Route, schemas: _Schemas) -> list[dict[str, Any]]:
         return []
     described = schemas.of_query(route.query)
     required = set(described.get("required", ()))
+    ignored = ignored_parameters(route.method, route.path)
     return [
         {
             "name": name,
@@ -172,6 +174,7 @@ def _query_parameters(route: Route, schemas: _Schemas) -> list[dict[str, Any]]:
             "schema": _in_query(schema),
         }
         for name, schema in described["properties"].items()
+        if name not in ignored
     ]
 
 

@@ -33,6 +33,9 @@ Ids = Annotated[list[DeadLetterId], Meta(min_length=1, max_length=1000)]
 
 
 class DeadLettersQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    limit: Annotated[
+        int, Meta(ge=1, le=2**53, description="how many rows; more than 1000 count as 1000")
+    ] = 100
     queue: NameFilter | None = None
     consumer_group: NameFilter | None = None
     partition: NameFilter | None = None

@@ -6,21 +6,27 @@ from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from monarq.model import MAX_BATCH
 from monarq.wire.ack import AckAnswer
 from monarq.wire.fields import Name
 from monarq.wire.shown import LabelFilter
 
+_Batch = Annotated[
+    int, Meta(ge=1, le=2**53, description="messages at most; more than 10,000 count as 10,000")
+]
+_Partitions = Annotated[
+    int, Meta(ge=1, le=2**53, description="partitions at most; more than 1,000 count as 1,000")
+]
+
 
 class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    batch: Annotated[int, Meta(ge=1, le=MAX_BATCH)] | None = None
+    batch: _Batch | None = None
     wait: bool = False
     timeout: Annotated[
         float, Meta(ge=0, le=1e12, description="milliseconds to wait; at most an hour counts")
     ] = 30_000.0
     consumer_group: Name | None = None
     auto_ack: bool = False
-    partitions: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    partitions: _Partitions | None = None
     subscription_mode: (
         Annotated[
             str,
@@ -46,9 +52,8 @@ class PopQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
         bool, Meta(description="let the broker choose `batch` and `partitions`")
     ] = False
     conflation: Annotated[bool, Meta(description="refused: there is no such thing here")] = False
-    frames: Annotated[bool, Meta(description="has no effect: answers are JSON")] = False
 
-    unadvised: ClassVar[frozenset[str]] = frozenset({"autopilot", "conflation", "frames"})
+    unadvised: ClassVar[frozenset[str]] = frozenset({"autopilot", "conflation"})
     """For Queen's clients, who know them."""
 
 

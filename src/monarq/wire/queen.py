@@ -12,59 +12,92 @@ IGNORED_HEADER = "Monarq-Ignored"
 
 
 class Ignored(NamedTuple):
-    method: str
-    path: str
-    """Of the route."""
-    place: str
-    """A query parameter, or a field of the body such as `items[].producerSub`."""
+    calls: tuple[str, ...]
+    """Method and path of the routes, such as `POST /api/v1/push`."""
+    places: tuple[str, ...]
+    """Query parameters such as `?from`, and fields of the body such as `items[].producerSub`."""
     sender: str
     reason: str
 
-    @property
-    def name(self) -> str:
-        return self.place.rpartition(".")[2]
 
-    @property
-    def is_parameter(self) -> bool:
-        return self.method == "GET"
-
-
-_SPAN = "the figures are those of now"
+_POP_QUEUE = (
+    "GET /api/v1/pop/queue/{queue}",
+    "GET /api/v1/pop/queue/{queue}/partition/{partition}",
+)
 _SUBJECT = "a message's producer is the subject of the caller's credentials"
 
 IGNORED = (
-    Ignored("POST", "/api/v1/push", "items[].producerSub", "test suites", _SUBJECT),
+    Ignored(("POST /api/v1/push",), ("items[].producerSub",), "test suites", _SUBJECT),
     Ignored(
-        "POST",
-        "/api/v1/transaction",
-        "operations[].items[].producerSub",
+        ("POST /api/v1/transaction",),
+        ("operations[].items[].producerSub",),
         "test suites",
         _SUBJECT,
     ),
     Ignored(
-        "GET",
-        "/api/v1/status/queues/{queue}",
-        "includePartitions",
+        _POP_QUEUE,
+        ("?namespace", "?task"),
+        "all clients",
+        "a pop of one queue chooses no queues by their labels",
+    ),
+    Ignored(
+        (*_POP_QUEUE, "GET /api/v1/pop"),
+        ("?frames",),
+        "Python client 2.6.0 with `framed_pop`",
+        "answers are JSON, which that client reads too",
+    ),
+    Ignored(
+        ("POST /api/v1/traces",),
+        ("consumerGroup",),
+        "Python, JavaScript and Go clients",
+        "a trace belongs to a message, not to a group",
+    ),
+    Ignored(
+        ("GET /api/v1/status/queues/{queue}",),
+        ("?includePartitions",),
         "Go client, `queenctl partition list`",
         "the answer always has the partitions",
     ),
-    Ignored("GET", "/api/v1/status", "from", "JavaScript and Python clients", _SPAN),
-    Ignored("GET", "/api/v1/status", "to", "JavaScript and Python clients", _SPAN),
-    Ignored("GET", "/api/v1/status/queues", "from", "JavaScript and Python clients", _SPAN),
-    Ignored("GET", "/api/v1/status/queues", "to", "JavaScript and Python clients", _SPAN),
-    Ignored("GET", "/api/v1/analytics/queue-lag", "from", "`queenctl analytics queue-lag`", _SPAN),
-    Ignored("GET", "/api/v1/analytics/queue-lag", "to", "`queenctl analytics queue-lag`", _SPAN),
+    Ignored(
+        (
+            "GET /api/v1/status",
+            "GET /api/v1/status/queues",
+            "GET /api/v1/analytics/queue-lag",
+            "GET /api/v1/analytics/queue-parked-replicas",
+            "GET /api/v1/analytics/retention",
+            "GET /api/v1/analytics/system-metrics",
+            "GET /api/v1/analytics/worker-metrics",
+        ),
+        ("?from", "?to"),
+        "Python, JavaScript and Go clients, `queenctl analytics`",
+        "the figures are those of now",
+    ),
 )
 
 
-def ignored_of(method: str, path: str) -> list[Ignored]:
-    return [one for one in IGNORED if (one.method, one.path) == (method, path)]
+def ignored_parameters(method: str, path: str) -> list[str]:
+    """Return the names of the query parameters that a route ignores."""
+    return [place[1:] for place in _places(method, path) if place.startswith("?")]
+
+
+def ignored_fields(method: str, path: str) -> list[str]:
+    """Return the places in the body that a route ignores, such as `items[].producerSub`."""
+    return [place for place in _places(method, path) if not place.startswith("?")]
+
+
+def _places(method: str, path: str) -> list[str]:
+    call = f"{method} {path}"
+    return [place for one in IGNORED if call in one.calls for place in one.places]
 
 
 def ignored_table() -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     rows = [
-        f"| `{one.method} {one.path}` | `{one.place}` | {one.sender} | {one.reason} |"
+        f"| {_joined(one.calls)} | {_joined(one.places)} | {one.sender} | {one.reason} |"
         for one in IGNORED
     ]
     return "\n".join(["| call | ignored | sent by | because |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -187,13 +187,6 @@ class LagAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
     lag: list[LagRow]
 
 
-class NowQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Queen's clients name a span of time. It has no effect: the figures are those of now."""
-
-    from_: TimeFilter | None = field(default=None, name="from")
-    to: TimeFilter | None = None
-
-
 class ProcessFigures(Struct, frozen=True, kw_only=True, rename="camel"):
     """Of the process that answers."""
 

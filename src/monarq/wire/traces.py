@@ -18,8 +18,6 @@ class TraceBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     event_type: Name | None = None
     """`info` if it is left out."""
     trace_names: Annotated[list[Name], Meta(max_length=100)] | Name | None = None
-    consumer_group: NameFilter | None = None
-    """Taken from Queen's clients, and not kept."""
 
 
 class TraceAdded(Struct, frozen=True, kw_only=True, rename="camel"):

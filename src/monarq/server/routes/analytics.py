@@ -28,7 +28,6 @@ from monarq.wire.status import (
     LagAnswer,
     LagQuery,
     LagRow,
-    NowQuery,
     OpsAnswer,
     OpsQuery,
     ParkedAnswer,
@@ -131,20 +130,13 @@ async def queue_lag(service: Service, request: Request) -> Response:
 # --- processes and the database --------------------------------------------------------------
 
 
-def _check_span(query: NowQuery) -> None:
-    time_or_none(query.from_, "from")
-    time_or_none(query.to, "to")
-
-
 def system_metrics(service: Service, request: Request) -> Response:
-    _check_span(request.query)
     return json_answer(
         SystemMetricsAnswer(timestamp=iso(service.now()), process=process_figures(service))
     )
 
 
 def worker_metrics(service: Service, request: Request) -> Response:
-    _check_span(request.query)
     broker = service.broker
     measures = broker.measures
     return json_answer(
@@ -196,7 +188,6 @@ def _distribution(histogram: Histogram) -> DistributionFigures:
 
 
 def parked(service: Service, request: Request) -> Response:
-    _check_span(request.query)
     now = iso(service.now())
     hostname, pid = socket.gethostname(), os.getpid()
     return json_answer(
@@ -217,7 +208,6 @@ def parked(service: Service, request: Request) -> Response:
 
 
 def retention(service: Service, request: Request) -> Response:
-    _check_span(request.query)
     now = service.now()
     started = now - round(service.broker.health().uptime_seconds * SECOND)
     removed = service.broker.measures.lifecycle_done["removed"]
@@ -281,7 +271,6 @@ ROUTES = (
         operation="getSystemMetrics",
         summary="CPU, memory and files of the process that answers",
         tag="analytics",
-        query=NowQuery,
         answer=SystemMetricsAnswer,
     ),
     Route(
@@ -291,7 +280,6 @@ ROUTES = (
         operation="getWorkerMetrics",
         summary="What the broker of the process that answers has done",
         tag="analytics",
-        query=NowQuery,
         answer=WorkerMetricsAnswer,
     ),
     Route(
@@ -301,7 +289,6 @@ ROUTES = (
         operation="getParked",
         summary="How many pops wait at the process that answers, as Queen's clients ask for it",
         tag="analytics",
-        query=NowQuery,
         answer=ParkedAnswer,
     ),
     Route(
@@ -311,7 +298,6 @@ ROUTES = (
         operation="getRetention",
         summary="What the process that answers has removed, as Queen's clients ask for it",
         tag="analytics",
-        query=NowQuery,
         answer=RetentionAnswer,
     ),
     Route(

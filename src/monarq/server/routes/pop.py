@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, structs
 
 from monarq.errors import InvalidRequestError, MonarqError, drop_frames
-from monarq.model import DEFAULT_GROUP, Acked, Pop, Popped, StartFrom
+from monarq.model import DEFAULT_GROUP, MAX_BATCH, MAX_PARTITIONS, Acked, Pop, Popped, StartFrom
 from monarq.server.answers import error_headers, error_status, error_text
 from monarq.server.encoding import acked_pop_answer, encode, popped_answer
 from monarq.server.exchange import Handled, Pending, Request, Response, Role
@@ -25,6 +25,7 @@ from monarq.wire.pop import AckedPopAnswer, Autopilot, PopAnswer, PopQuery, PopR
 
 MAX_WAIT_SECONDS = 3_600.0
 _AUTOPILOT = Autopilot(batch=200, partitions=10)
+_ONE = Autopilot(batch=1, partitions=1)
 _NOTHING = Response(204)
 _KNOWN_MAX = 1_024
 
@@ -40,18 +41,16 @@ class _Asked:
         self.path = path
         self.query = query
         self.group = query.consumer_group or DEFAULT_GROUP
-        self.autopilot = chosen = _chosen(query)
-        batch, partitions = (1, 1) if chosen is UNSET else (chosen.batch, chosen.partitions)
-        queue = path.get("queue")
+        sizes = _sizes(query)
+        self.autopilot = sizes if query.autopilot else UNSET
         self.pop = Pop(
-            queue=queue,
+            queue=path.get("queue"),
             partition=path.get("partition"),
-            # Queen's clients name them with a queue too, where they mean nothing.
-            namespace=(query.namespace or None) if queue is None else None,
-            task=(query.task or None) if queue is None else None,
+            namespace=query.namespace or None,
+            task=query.task or None,
             group=self.group,
-            batch=query.batch or batch,
-            partitions=query.partitions or partitions,
+            batch=sizes.batch,
+            partitions=sizes.partitions,
             lease_seconds=query.lease_time,
             auto_ack=query.auto_ack,
             start=_start(query),
@@ -127,13 +126,16 @@ def _as_caller(request: Request, asked: _Asked) -> Pop:
     return wanted
 
 
-def _chosen(query: PopQuery) -> Autopilot | UnsetType:
-    """What the broker chooses, if it is asked to."""
-    if not query.autopilot:
-        return UNSET
+def _sizes(query: PopQuery) -> Autopilot:
+    """Return how many messages of how many partitions a pop takes at most.
+
+    Larger numbers are cut and not refused: Queen has no limits, and its clients take the refusal
+    of a pop for an empty queue.
+    """
+    default = _AUTOPILOT if query.autopilot else _ONE
     return Autopilot(
-        batch=query.batch or _AUTOPILOT.batch,
-        partitions=query.partitions or _AUTOPILOT.partitions,
+        batch=min(query.batch or default.batch, MAX_BATCH),
+        partitions=min(query.partitions or default.partitions, MAX_PARTITIONS),
     )
 
 

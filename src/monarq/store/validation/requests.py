@@ -8,6 +8,7 @@ from monarq.model import (
     ERROR_KEY_LENGTH,
     MAX_BATCH,
     MAX_OUTPUT_BYTES,
+    MAX_PARTITIONS,
     MAX_RECORD_BYTES,
     Ack,
     AckStatus,
@@ -52,7 +53,7 @@ def check_pop(request: Pop) -> None:
             raise InvalidRequestError("a pop of a partition needs its queue")
     check_name(request.group, "consumerGroup")
     check_int(request.batch, "batch", 1, MAX_BATCH)
-    check_int(request.partitions, "partitions", 1, 1000)
+    check_int(request.partitions, "partitions", 1, MAX_PARTITIONS)
     if request.lease_seconds is not None:
         check_seconds(request.lease_seconds, "leaseTime", low=0.001, high=MAX_LEASE_SECONDS)
     check_start(request.start)
