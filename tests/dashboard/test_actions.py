@@ -66,6 +66,28 @@ def test_an_operator_goes_from_the_overview_to_the_button_that_frees_a_stuck_gro
 # --- queues --------------------------------------------------------------------------------------
 
 
+def test_only_scheduled_items_or_all_but_leased_ones_are_cleared(board: Board, api: Caller) -> None:
+    api.post("/api/v1/configure", {"queue": "sorted out", "kind": "work"})
+    api.push("sorted out", 1, 2)
+    later = {"queue": "sorted out", "payload": 3, "delaySeconds": 600}
+    api.post("/api/v1/push", {"items": [later]})
+    api.get("/api/v1/pop/queue/sorted%20out")
+    board.open("#/queues/sorted%20out")
+    for choice, losses, left in (
+        ("clearScheduled", "1 scheduled item will be removed", 2),
+        ("clearUnleased", "1 item will be removed", 1),
+        ("clear", "1 item being worked on will be lost too", 0),
+    ):
+        board.button("Clear").click()
+        board.dialog.locator("[name=which]").select_option(choice)
+        expect(board.dialog).to_contain_text(losses)
+        board.confirm("Clear the queue", typed="sorted out")
+        wait_until(
+            lambda left=left: queue_of(api, "sorted out")["messages"]["total"] == left,
+            f"not {left} are left",
+        )
+
+
 def test_a_queue_is_made_changed_paused_cleared_and_deleted(board: Board, api: Caller) -> None:
     board.open("#/queues")
     board.button("New queue").click()

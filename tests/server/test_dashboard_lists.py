@@ -85,6 +85,27 @@ async def test_losses_are_what_clearing_and_deleting_then_lose(api: Api) -> None
     assert (await api.get(f"{BOARD}/queues/none/losses")).status == 404
 
 
+async def test_losses_of_a_work_queue_are_told_for_each_way_to_clear_it(api: Api) -> None:
+    await api.configure("w", kind="work")
+    await api.push_payloads("w", 1, 2, 3)
+    await api.push({"queue": "w", "payload": 4, "delaySeconds": 60})
+    await api.pop("w", "batch=1")
+    told = (await api.get(f"{BOARD}/queues/w/losses")).json
+    assert [told[one]["messages"] for one in ("clear", "clearScheduled", "clearUnleased")] == [
+        4,
+        1,
+        3,
+    ]
+    assert told["clearScheduled"]["text"] == ["1 scheduled item will be removed."]
+    assert told["clearUnleased"]["text"] == ["3 items will be removed."]
+    clear = "/api/v1/resources/queues/w/clear"
+    assert (await api.post(clear, {"scheduledOnly": True})).json["cleared"] == 1
+    assert (await api.post(clear, {"keepLeased": True})).json["cleared"] == 2
+    await api.push_payloads("q", 1)
+    told = (await api.get(f"{BOARD}/queues/q/losses")).json
+    assert (told["clearScheduled"], told["clearUnleased"]) == (None, None)
+
+
 async def test_groups_are_searched_sorted_and_paged(api: Api) -> None:
     await api.push_payloads("a", *range(5))
     await api.push_payloads("b", *range(9))

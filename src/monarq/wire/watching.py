@@ -128,6 +128,10 @@ class LossesAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
     queue: str
     clear: ClearLoss
+    clear_scheduled: ClearLoss | None
+    """Work queues: if only the scheduled items are removed."""
+    clear_unleased: ClearLoss | None
+    """Work queues: if the leased items are kept."""
     delete: DeleteLoss
 
 

@@ -23,34 +23,47 @@ export function show(content, { wide = false, label } = {}) {
 }
 
 /** Asks before something that cannot be taken back, or not easily.
-    `losses`: sentences that say what goes. `typed`: what must be typed first.
-    `act()` does it; its error is shown, and the dialog stays. Resolves true if it was done. */
-export function confirm({ title, text, losses = [], typed, action, danger = false, act }) {
+    `losses`: sentences that say what goes, or `losses(values)` gives them for what the fields
+    hold. `typed`: what must be typed first. `act(values)` does it; its error is shown, and the
+    dialog stays. Resolves true if it was done. */
+export function confirm({
+  title,
+  text,
+  losses = [],
+  fields = [],
+  typed,
+  action,
+  danger = false,
+  act,
+}) {
+  const varies = typeof losses === "function";
   return form({
     title,
-    intro: [
-      text && h("p.soft", null, text),
-      losses.length
-        ? h(
-            "ul.losses",
-            null,
-            losses.map((loss) => h("li", null, loss)),
-          )
-        : null,
-    ],
+    intro: [text && h("p.soft", null, text), varies ? null : listed(losses)],
     fields: typed
       ? [
+          ...fields,
           {
             name: "typed",
             label: ["Type ", h("b.name.mono", { dir: "auto" }, typed), " to go on"],
             check: (value) => (value === typed ? null : "That is not the name."),
           },
         ]
-      : [],
+      : fields,
     action,
     danger,
     act,
+    preview: varies ? (values) => listed(losses(values)) : undefined,
   }).then((done) => done !== null);
+}
+
+function listed(losses) {
+  if (!losses.length) return null;
+  return h(
+    "ul.losses",
+    null,
+    losses.map((loss) => h("li", null, loss)),
+  );
 }
 
 /** A dialog with fields. A field: { name, label, kind, value, options, hint, check, required }.

@@ -25,17 +25,37 @@ export async function resume(queue) {
   }
 }
 
+/** What can be removed of a work queue; an ordered queue is cleared as a whole. */
+const CLEARED = {
+  clear: { label: "All items", body: {} },
+  clearScheduled: { label: "Only the scheduled items", body: { scheduledOnly: true } },
+  clearUnleased: { label: "All but the leased items", body: { keepLeased: true } },
+};
+
 export async function clear(queue) {
-  const { clear: lost } = await get(path`dashboard/queues/${queue}/losses`);
+  const lost = await get(path`dashboard/queues/${queue}/losses`);
+  const choices = Object.keys(CLEARED).filter((one) => lost[one]);
   return confirm({
     title: `Clear ${queue}?`,
-    text: "What is stored goes and cannot be brought back. The queue, its options and its groups stay.",
-    losses: lost.text,
-    typed: lost.messages ? queue : undefined,
+    text: "What is removed cannot be brought back. The queue, its options and its groups stay.",
+    fields:
+      choices.length > 1
+        ? [
+            {
+              name: "which",
+              label: "Remove",
+              kind: "choice",
+              value: "clear",
+              options: choices.map((one) => [one, CLEARED[one].label]),
+            },
+          ]
+        : [],
+    losses: ({ which = "clear" }) => lost[which].text,
+    typed: lost.clear.messages ? queue : undefined,
     action: "Clear the queue",
     danger: true,
-    act: async () => {
-      const answer = await post(path`resources/queues/${queue}/clear`);
+    act: async ({ which = "clear" }) => {
+      const answer = await post(path`resources/queues/${queue}/clear`, CLEARED[which].body);
       notice(`${count(answer.cleared)} removed from ${queue}.`);
     },
   });

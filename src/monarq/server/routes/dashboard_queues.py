@@ -114,6 +114,10 @@ def _dead_queue_of(view: View, name: str) -> list[str]:
     return sorted(flow.queue for flow in view.now.queues.values() if flow.dead_queue == name)
 
 
+def _items_lost(count: int, what: str) -> ClearLoss:
+    return ClearLoss(messages=count, leased=0, text=[f"{plural(count, what)} will be removed."])
+
+
 async def get_losses(service: Service, request: Request) -> Response:
     name = path_name(request, "queue")
     store = service.broker.store
@@ -145,6 +149,8 @@ async def get_losses(service: Service, request: Request) -> Response:
         LossesAnswer(
             queue=name,
             clear=ClearLoss(messages=kept, leased=flow.leased, text=clear),
+            clear_scheduled=_items_lost(flow.scheduled, "scheduled item") if is_work else None,
+            clear_unleased=_items_lost(kept - flow.leased, "item") if is_work else None,
             delete=DeleteLoss(
                 messages=flow.stored,
                 dead_letters=flow.dead_letters,
