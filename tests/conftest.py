@@ -28,6 +28,7 @@ A test that stops, kills or pauses its server makes a private one:
 """
 
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -55,6 +56,14 @@ settings.load_profile("monarq")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell has what it starts in the background ignore these, and so would every command that a
+    # test starts and interrupts.
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     worker = getattr(config, "workerinput", None)
     if worker is None:
         config.stash[_TEST_RUN] = TestRun()
