@@ -25,15 +25,8 @@ import uvloop
 
 from bench.harness import machine, rate, table, take_turns, times, write_json
 from monarq.loadgen import closed_loop, compose_request, connect
-from monarq.server.exchange import (
-    Admission,
-    Handled,
-    Pending,
-    Principal,
-    RequestHead,
-    Response,
-    Role,
-)
+from monarq.operations.operation import Role
+from monarq.server.exchange import Admission, Handled, Pending, Principal, RequestHead, Response
 from monarq.server.http import Connection, Endpoint
 
 PACKAGES = ("monarq", "httptools", "uvloop")

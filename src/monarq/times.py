@@ -21,6 +21,9 @@ Time = Annotated[datetime, Meta(tz=True, description="ISO 8601 with a time zone,
 
 _WITHOUT_ZONE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d(?:\.\d{1,9})?)?)?", re.ASCII)
 
+MAX_TIME = 253_402_300_799_000_000
+"""The end of the year 9999."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -62,3 +65,17 @@ def _parse(full: str, given: str, field: str, zone: str) -> int:
             f"2026-01-31T12:00:00Z, not {given[:64]!r}"
         ) from None
     return micros_of(time)
+
+
+class Micros(int):
+    """A time in microseconds since 1970. The type tells it apart from a count, so that the JSON
+    codec can write it as ISO 8601 text."""
+
+
+class StartTime(Micros):
+    """The time of the first message that is for a group. 0, which is null in JSON, stands for
+    the beginning."""
+
+
+def micros_or_none(value: int | None) -> Micros | None:
+    return None if value is None else Micros(value)

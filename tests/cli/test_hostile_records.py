@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from monarq.client.client import Client
-from monarq.jobs.cron import KIND as SCHEDULE_KIND
 from monarq.jobs.enqueueing import SETTING_KIND
 from monarq.jobs.identity import identify
-from monarq.jobs.presence import KIND, STOP_KIND, WorkerInfo
+from monarq.jobs.presence import WorkerInfo
+from monarq.operations.records import SCHEDULE_KIND, STOP_KIND, WORKER_KIND
 from monarq.pipeline_runs import RUN_KIND
 from monarq.times import iso
 from tests.cli.invoking import Invoke
@@ -64,7 +64,7 @@ def test_commands_skip_malformed_records(
 ) -> None:
     cli.ok("enqueue", "true", "--id", "before")
     with Client(address_of(cli)) as client:
-        client.admin.put_record(KIND, "w-evil", value)
+        client.admin.put_record(WORKER_KIND, "w-evil", value)
         client.admin.put_record(STOP_KIND, "w-evil", value)
         for name in ("timeout", "priority", "max-retries"):
             client.admin.put_record(SETTING_KIND, name, b'{"a":' + value + b"}")
@@ -110,8 +110,8 @@ def test_a_worker_record_with_an_impossible_field_is_skipped(
             for name, text in changes.items()
         }
         with Client(address_of(cli)) as client:
-            client.admin.put_record(KIND, "w-good", msgspec.json.encode(good))
-            client.admin.put_record(KIND, "w-bad", msgspec.json.encode(value))
+            client.admin.put_record(WORKER_KIND, "w-good", msgspec.json.encode(good))
+            client.admin.put_record(WORKER_KIND, "w-bad", msgspec.json.encode(value))
         rows = cli.ok("worker", "list", "--json").json
         assert [row["id"] for row in rows] == ["w-good"]
         assert "w-good" in cli.ok("worker", "list").out
@@ -130,7 +130,7 @@ def test_stop_signals_no_process_that_a_record_only_names(
     with subprocess.Popen(command, stdin=subprocess.PIPE) as victim:
         info = worker_info("w-victim", victim.pid)
         with Client(address_of(cli)) as client:
-            client.admin.put_record(KIND, info.id, msgspec.json.encode(info))
+            client.admin.put_record(WORKER_KIND, info.id, msgspec.json.encode(info))
             answer = cli("worker", "stop", *arguments, "--timeout", "0.2", "--force", "--json")
             assert client.admin.get_record(STOP_KIND, info.id).value == b"{}"
         assert answer.code == 1
@@ -176,7 +176,7 @@ def test_a_worker_keeps_its_schedules_beside_malformed_records(
     with Client(address) as client:
         for name in ("ticking:tick", "tick"):
             client.admin.put_record(SCHEDULE_KIND, name, b'{"expression":1}')
-        client.admin.put_record(KIND, "w-evil", b'{"id":7}')
+        client.admin.put_record(WORKER_KIND, "w-evil", b'{"id":7}')
         client.admin.put_record(STOP_KIND, "w-evil", b"[]")
         client.admin.put_record(SETTING_KIND, "timeout", b'"evil"')
     log = tmp_path / "log"

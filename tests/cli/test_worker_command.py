@@ -16,7 +16,8 @@ import pytest
 
 from monarq.client.client import Client
 from monarq.jobs.identity import identify
-from monarq.jobs.presence import KIND, WorkerInfo
+from monarq.jobs.presence import WorkerInfo
+from monarq.operations.records import WORKER_KIND
 from monarq.times import iso
 from tests.cli.conftest import Run
 from tests.cli.invoking import Invoke
@@ -167,7 +168,7 @@ def test_a_pid_that_is_another_process_by_now_is_never_signalled(cli: Invoke) ->
             failed=0,
         )
         with Client(address) as client:
-            client.admin.put_record(KIND, info.id, msgspec.json.encode(info))
+            client.admin.put_record(WORKER_KIND, info.id, msgspec.json.encode(info))
         assert cli.json("worker", "list")[0]["state"] == "lost"
         assert "no worker" in cli.refused("worker", "stop", info.id, "--force", "--timeout", "0")
         stopped = cli.json("worker", "stop", "--all", "--force", "--timeout", "0")

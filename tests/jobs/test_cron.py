@@ -12,8 +12,9 @@ from monarq.client.async_client import AsyncClient
 from monarq.client.schedules import Schedule
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import InvalidRequestError
-from monarq.jobs.cron import KIND, Scheduler
+from monarq.jobs.cron import Scheduler
 from monarq.model import PushItem
+from monarq.operations.records import SCHEDULE_KIND
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -155,7 +156,7 @@ async def test_what_is_known_of_a_schedule_can_be_looked_at(
     mq: AsyncClient, clock: ManualClock
 ) -> None:
     await Scheduler(mq.link, [every("*/5 * * * *")], clock).tick()
-    record = await mq.admin.get_record(KIND, "s")
+    record = await mq.admin.get_record(SCHEDULE_KIND, "s")
     assert b'"nextTick":"2026-03-01T12:05:00Z"' in record.value
 
 
@@ -231,7 +232,7 @@ async def test_whatever_the_record_of_a_schedule_holds_its_ticks_come(
 ) -> None:
     if isinstance(known, dict):
         known = {"expression": "* * * * *", "zone": "UTC"} | known
-    await mq.admin.put_record(KIND, "s", json.dumps(known).encode())
+    await mq.admin.put_record(SCHEDULE_KIND, "s", json.dumps(known).encode())
     scheduler = Scheduler(mq.link, [every("* * * * *")], clock)
     await scheduler.tick()
     for _ in range(2):

@@ -14,9 +14,10 @@ from monarq.clock import SystemClock
 from monarq.job import AttemptResult, CommandJob, TaskJob, read_result
 from monarq.jobs.commands import Stream
 from monarq.jobs.live_output import LiveOutput
-from monarq.jobs.presence import KIND, STOP_KIND, Presence, read_worker
+from monarq.jobs.presence import Presence, read_worker
 from monarq.jobs.worker import Worker
 from monarq.model import DeadLetterFilter, Item, ItemState, Push, PushItem, QueueKind
+from monarq.operations.records import STOP_KIND, WORKER_KIND
 from tests.postgres_server import fresh_database
 from tests.shared_postgres import POSTGRES_NAMES
 
@@ -233,17 +234,17 @@ async def test_it_tells_what_it_does(mq: AsyncClient, tmp_path: Path) -> None:
     running = asyncio.create_task(worker.run())
 
     async def is_told() -> bool:
-        found = (await mq.admin.list_records(KIND)).rows
+        found = (await mq.admin.list_records(WORKER_KIND)).rows
         return bool(found) and bool(read_worker(found[0]).running)
 
     await until(is_told)
-    info = read_worker(await mq.admin.get_record(KIND, "w-1"))
+    info = read_worker(await mq.admin.get_record(WORKER_KIND, "w-1"))
     assert info is not None
     assert (info.state, info.running[0].job, info.queues) == ("running", "job1", ["jobs"])
     (tmp_path / "go").touch()
     worker.stop()
     await running
-    info = read_worker(await mq.admin.get_record(KIND, "w-1"))
+    info = read_worker(await mq.admin.get_record(WORKER_KIND, "w-1"))
     assert info is not None
     assert (info.state, info.running, info.completed) == ("stopped", [], 1)
 

@@ -12,9 +12,10 @@ import pytest
 from monarq.broker.broker import Broker
 from monarq.clock import ManualClock
 from monarq.config import Settings
+from monarq.operations.operation import Role
 from monarq.server.answers import error_answer
 from monarq.server.app import Application
-from monarq.server.exchange import Handled, Pending, Principal, RequestHead, Response, Role
+from monarq.server.exchange import Handled, Pending, Principal, RequestHead, Response
 from monarq.server.routes import ROUTES
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -172,18 +173,25 @@ async def running_api(
         await broker.close(5.0)
 
 
+@asynccontextmanager
+async def api_on(name: str, postgres_servers: Mapping[str, str]) -> AsyncIterator[Api]:
+    """Run the application on the kind of store with this name."""
+    if name == "memory":
+        async with running_api("memory:") as running:
+            yield running
+    else:
+        dsn = postgres_servers[name]
+        async with empty_schema(dsn) as schema, running_api(dsn, schema=schema) as running:
+            yield running
+
+
 @pytest.fixture(params=["memory", POSTGRES_NAMES[-1]])
 async def api(
     request: pytest.FixtureRequest, postgres_servers: Mapping[str, str]
 ) -> AsyncIterator[Api]:
     """On both kinds of store."""
-    if request.param == "memory":
-        async with running_api("memory:") as running:
-            yield running
-    else:
-        dsn = postgres_servers[request.param]
-        async with empty_schema(dsn) as schema, running_api(dsn, schema=schema) as running:
-            yield running
+    async with api_on(request.param, postgres_servers) as running:
+        yield running
 
 
 @pytest.fixture

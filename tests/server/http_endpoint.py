@@ -12,15 +12,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from monarq.server.exchange import (
-    Admission,
-    Admitted,
-    Handled,
-    Principal,
-    RequestHead,
-    Response,
-    Role,
-)
+from monarq.operations.operation import Role
+from monarq.server.exchange import Admission, Admitted, Handled, Principal, RequestHead, Response
 from monarq.server.http import Connection, Endpoint, Limits
 
 T = TypeVar("T")

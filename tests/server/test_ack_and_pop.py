@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from monarq.server.exchange import Pending, Principal, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Pending, Principal
 from tests.server.application import Api
 
 POP = "/api/v1/pop/queue/q"

@@ -10,8 +10,9 @@ import pytest
 from monarq.api_keys import create_key, revoke_key
 from monarq.clock import SECOND
 from monarq.errors import SettingsError
+from monarq.operations.operation import Role
 from monarq.server import auth as auth_module
-from monarq.server.exchange import Principal, Role
+from monarq.server.exchange import Principal
 from tests.server.credentials import SECRET, desk
 
 

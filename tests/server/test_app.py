@@ -3,7 +3,8 @@
 import pytest
 from msgspec import Struct
 
-from monarq.server.exchange import Response, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Response
 from monarq.server.routes import ROUTES
 from tests.server.application import Api
 from tests.server.routed import app_of, call, route, told

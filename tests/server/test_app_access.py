@@ -6,7 +6,8 @@ from collections.abc import Awaitable
 import pytest
 
 from monarq.errors import UnauthorizedError
-from monarq.server.exchange import Pending, Principal, RequestHead, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Pending, Principal, RequestHead
 from monarq.server.routes import ROUTES
 from tests.server.application import Api, answered
 from tests.server.routed import app_of, call, route, told

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 import pytest
 
 from monarq.errors import UnauthorizedError
+from monarq.operations.operation import Role
 from monarq.server.app import Application
 from monarq.server.exchange import (
     UNAUTHENTICATED,
@@ -14,7 +15,6 @@ from monarq.server.exchange import (
     Principal,
     RequestHead,
     Response,
-    Role,
 )
 from monarq.server.routes import ROUTES
 from tests.server.application import JSON_TYPE, Api, answered

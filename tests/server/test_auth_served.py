@@ -11,7 +11,7 @@ import jwt
 import pytest
 
 from monarq.api_keys import create_key, revoke_key
-from monarq.server.exchange import Role
+from monarq.operations.operation import Role
 from monarq.server.routes import ROUTES
 from tests.server.conftest import StartServer
 from tests.server.serving import ServerProcess

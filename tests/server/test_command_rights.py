@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from monarq.server.exchange import Principal, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Principal
 from monarq.server.routes import ROUTES
 from tests.server.application import Answered, Api, answered
 

@@ -80,7 +80,7 @@ async def test_a_search_of_large_items_holds_only_so_much_of_them(
 ) -> None:
     await memory_api.configure("w", "work")
     await memory_api.push(*({"queue": "w", "payload": "x" * 2000} for _ in range(200)))
-    monkeypatch.setattr("monarq.server.paging.MAX_BYTES", 40_000)
+    monkeypatch.setattr("monarq.store.collecting.MAX_BYTES", 40_000)
     store = memory_api.broker.store
     read = store.newest_items
     lengths: list[int] = []

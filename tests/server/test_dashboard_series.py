@@ -6,7 +6,8 @@ import pytest
 
 from monarq.clock import SECOND
 from monarq.model import Latency
-from monarq.server.watch.history import KIND, History
+from monarq.operations.records import HISTORY_KIND
+from monarq.server.watch.history import History
 from monarq.server.watch.percentiles import of_latencies
 from monarq.server.watch.wording import duration, number, plural
 from monarq.times import iso
@@ -53,7 +54,7 @@ async def test_a_minute_is_noted_once_whoever_notes_it_and_an_idle_one_not_at_al
     api.clock.advance(MINUTE)
     assert await one.note()
     assert not await two.note()
-    [record] = (await api.broker.store.list_records(KIND)).rows
+    [record] = (await api.broker.store.list_records(HISTORY_KIND)).rows
     assert sorted(json.loads(record.value)["slots"], key=int) == ["0", "2"]
 
 
@@ -62,7 +63,7 @@ async def test_a_record_that_is_no_hour_spoils_no_chart(memory_api: Api) -> None
     api.clock.advance(MINUTE - api.clock.now() / SECOND % MINUTE)
     day = iso(api.clock.now())[:10]
     for key, value in ((f"{day}-what", b"{}"), (day, b"{}"), (f"{day}T00", b"[]")):
-        await api.broker.store.put_record(KIND, key, value)
+        await api.broker.store.put_record(HISTORY_KIND, key, value)
     assert await History(lambda: api.broker.store, api.clock).note()
     assert any(rate is not None for rate in (await board(api, "series?range=15m"))["pending"])
     assert await board(api, "system")

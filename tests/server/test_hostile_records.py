@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from monarq.clock import SECOND
+from monarq.operations.records import HISTORY_KIND, SCHEDULE_KIND, WORKER_KIND
 from monarq.pipeline_runs import ARCHIVE_KIND, RUN_KIND
-from monarq.server.watch.history import KIND as HISTORY_KIND
-from monarq.server.watch.workers import SCHEDULE_KIND, WORKER_KIND
 from tests.server.application import Api
 
 NOW = "2026-03-01T12:00:00Z"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from monarq.operations.operation import Role
 from monarq.server.exchange import (
     UNAUTHENTICATED,
     Admission,
@@ -16,7 +17,6 @@ from monarq.server.exchange import (
     Principal,
     RequestHead,
     Response,
-    Role,
 )
 from tests.server.http_endpoint import Echo, Served, serve
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from monarq.server.exchange import Principal, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Principal
 from tests.server.application import Api
 
 IMPORT = "/api/v1/import"

@@ -249,7 +249,7 @@ async def test_the_status_page_of_a_queue_lists_the_same(api: Api) -> None:
 async def test_a_page_of_large_messages_is_cut_by_bytes_and_goes_on(
     memory_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monarq.server.paging.MAX_BYTES", 100_000)
+    monkeypatch.setattr("monarq.store.collecting.MAX_BYTES", 100_000)
     payloads = ["x" * 30_000 + str(number) for number in range(20)]
     await memory_api.push_payloads("q", *payloads)
     first = (await memory_api.get("/api/v1/messages?queue=q")).json

@@ -8,7 +8,7 @@ import pytest
 
 from monarq.pipeline_records import ANALYSIS_KIND, REPORT_KIND, pack_report
 from monarq.pipeline_runs import ARCHIVE_KIND, RUN_KIND, Archive, ArchivedQueue, Run
-from monarq.server import paging
+from monarq.store import collecting
 from tests.server.application import Api
 
 
@@ -136,7 +136,7 @@ async def test_a_report_that_unpacks_to_very_much_is_refused(memory_api: Api) ->
 async def test_lists_read_a_bounded_number_of_bytes(
     memory_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(collecting, "MAX_BYTES", 100_000)
     for number in range(50):
         await put(memory_api, RUN_KIND, f"r{number:02}", run(memory_api, "r", error="x" * 10_000))
     assert 5 < (await memory_api.get("/api/v1/pipeline/runs")).json["total"] < 20

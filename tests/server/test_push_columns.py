@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from monarq.server.exchange import Principal, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Principal
 from tests.server.application import JSON_TYPE, Api, dumps
 
 PUSH = "/api/v1/push/columns"

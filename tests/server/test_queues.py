@@ -104,7 +104,7 @@ async def test_queues_are_found_by_label_and_by_part_of_their_name(api: Api) -> 
 async def test_a_search_that_finds_little_ends_a_page_and_goes_on(
     memory_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monarq.server.paging.MAX_SCANNED", 10)
+    monkeypatch.setattr("monarq.store.collecting.MAX_SCANNED", 10)
     for number in range(30):
         await memory_api.push_payloads(f"q{number:02}", 1)
     first = (await memory_api.get(f"{QUEUES}?search=29&limit=5")).json

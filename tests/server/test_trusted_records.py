@@ -4,17 +4,13 @@ from typing import Any
 
 import pytest
 
-from monarq.jobs.cron import KIND as SCHEDULE_KIND
-from monarq.jobs.enqueueing import SETTING_KIND
-from monarq.jobs.presence import KIND as WORKER_KIND
-from monarq.jobs.presence import STOP_KIND
+from monarq.operations.operation import Role
+from monarq.operations.records import TRUSTED_KINDS
 from monarq.pipeline_runs import ARCHIVE_KIND, RUN_KIND, STORE_KIND
-from monarq.server.exchange import Principal, Role
-from monarq.server.routes.records import TRUSTED_KINDS
-from monarq.server.watch.history import KIND as HISTORY_KIND
+from monarq.server.exchange import Principal
 from tests.server.application import Answered, Api
 
-FOR_JOBS = {WORKER_KIND, STOP_KIND, SCHEDULE_KIND, SETTING_KIND, HISTORY_KIND}
+FOR_JOBS = {"worker", "worker-stop", "schedule", "job-setting", "history"}
 FOR_WRITERS = ["note", "doctor", RUN_KIND, ARCHIVE_KIND, STORE_KIND, "workers", "Worker"]
 KNOWN = b'{"known":true}'
 

@@ -19,6 +19,7 @@ from monarq.broker.batching import fail
 from monarq.broker.failover import Route
 from monarq.broker.inboxes import AckCall, RenewCall, TransactionCall
 from monarq.broker.measures import Measures
+from monarq.broker.operations import Composition, handles
 from monarq.broker.parts import Parts
 from monarq.broker.peers import Peers
 from monarq.broker.places import QUEUED, AckAndPopCall, PopCall
@@ -46,6 +47,10 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.operations import BROKER_OPERATIONS
+from monarq.operations.handlers import check
+from monarq.operations.operation import Operation
+from monarq.operations.validation import validated
 from monarq.store.contract import Outcome, Store
 from monarq.store.validation import check_pop
 
@@ -53,6 +58,9 @@ log = logging.getLogger(__name__)
 
 C = TypeVar("C", bound=asyncio.Future[Any])
 P = TypeVar("P", bound=PopCall)
+R = TypeVar("R")
+
+check("the broker", handles, wanted=BROKER_OPERATIONS)
 
 
 class Broker:
@@ -278,6 +286,20 @@ class Broker:
             return
         self._parts.measures.pop_steps["given_back"] += 1
         self._parts.release(Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id, group=group))
+
+    # --- operations --------------------------------------------------------------------
+
+    async def call(self, request: Operation[R], *, commands: bool = True) -> R:
+        """Carry out an operation: by its handler in the broker, or in the store.
+
+        Without `commands` the caller may not work on shell commands.
+        """
+        handler = handles.table.get(type(request))
+        if handler is None:
+            return await self.store.call(request, commands=commands)
+        composition = Composition(self.store, self._clock.now(), commands)
+        result: R = await handler(composition, validated(request))
+        return result
 
     # --- everything else -----------------------------------------------------------------
 

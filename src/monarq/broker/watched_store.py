@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from monarq.errors import StoreUnavailableError
 from monarq.model import DeadLetterFilter, Item, Queue, Seek
+from monarq.operations.calls import StoreCalls
+from monarq.operations.operation import Operation
 from monarq.store.contract import Store
+
+R = TypeVar("R")
 
 Done = Callable[[tuple[Any, ...], dict[str, Any], Any], None]
 
 
-class WatchedStore:
+class WatchedStore(StoreCalls):
     """Passes every call of the contract on. After those that make something available it tells
     `stirred` which queue (None: any), and `changed` which queue is another now."""
 
@@ -50,6 +54,16 @@ class WatchedStore:
             "transaction": self._anything,
             "lifecycle": self._anything,
         }
+
+    async def call(self, request: Operation[R], *, commands: bool = True) -> R:
+        try:
+            result = await self._get().call(request, commands=commands)
+        except StoreUnavailableError as error:
+            self._on_unavailable(error)
+            raise
+        for queue in request.wakes(result):
+            self._stirred(queue)
+        return result
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

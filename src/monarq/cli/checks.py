@@ -253,12 +253,13 @@ def _clock(theirs: int, began: int, whose: str) -> Finding:
 
 async def check_workers(client: AsyncClient) -> AsyncIterator[Finding]:
     from monarq.jobs.identity import is_alive
-    from monarq.jobs.presence import KIND, is_lost, read_worker
+    from monarq.jobs.presence import is_lost, read_worker
+    from monarq.operations.records import WORKER_KIND
 
     now = time.time_ns() // 1_000
     there, lost = 0, []
     async for record in walk(
-        lambda limit, after: client.admin.list_records(KIND, limit=limit, after=after)
+        lambda limit, after: client.admin.list_records(WORKER_KIND, limit=limit, after=after)
     ):
         info = read_worker(record)
         if info is None:

@@ -21,18 +21,23 @@ from monarq.client.tasks import Task, Tasks
 from monarq.clock import Clock
 from monarq.errors import MonarqError
 from monarq.model import Ack, Acked, Push, Pushed
+from monarq.operations.calls import SyncCalls
+from monarq.operations.operation import Operation
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SyncAdmin:
+class SyncAdmin(SyncCalls):
     """`Admin` without `await`: the same names, the same arguments."""
 
     def __init__(self, client: AsyncClient, portal: Portal) -> None:
         self._client = client
         self._portal = portal
+
+    def call(self, request: Operation[R]) -> R:
+        return self._portal.run(self._client.admin.call(request))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from monarq.broker.broker import Broker
 from monarq.client.link import Admin, Link
@@ -22,10 +23,26 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.operations.calls import Calls
+from monarq.operations.operation import Operation
 from monarq.store import open_store
 from monarq.store.contract import Outcome, Store
 
 _DRAIN_SECONDS = 10.0
+R = TypeVar("R")
+
+
+class EmbeddedAdmin(Calls):
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def call(self, request: Operation[R]) -> R:
+        return await self._broker.call(request)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._broker.store, name)
 
 
 class EmbeddedLink(Link):
@@ -79,7 +96,7 @@ class EmbeddedLink(Link):
 
     @property
     def admin(self) -> Admin:
-        return self.broker.store
+        return EmbeddedAdmin(self.broker)
 
     async def push(self, push: Push) -> list[Pushed]:
         return await self.broker.push(Push(push.items, self._subject, push.commands))

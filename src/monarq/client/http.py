@@ -20,9 +20,9 @@ import httpx
 import msgspec
 
 from monarq.client.http_admin import HttpAdmin
-from monarq.client.http_entries import quoted
 from monarq.client.http_errors import error_of, from_code
 from monarq.client.http_items import item_body
+from monarq.client.http_operations import quoted
 from monarq.client.http_pops import HttpPops, Lane
 from monarq.client.http_reading import message_of, micros, pushed_of
 from monarq.client.link import Admin, Link
@@ -50,6 +50,7 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.operations.codec import decode
 from monarq.store.contract import Outcome
 from monarq.times import iso
 from monarq.wire.ack import AckAnswer
@@ -326,7 +327,7 @@ class HttpLink(Link):
 
 def _decoded(content: bytes, answer: type[T]) -> T:
     try:
-        return msgspec.json.decode(content, type=answer)
+        return decode(content, answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreUnavailableError(
             f"what answered is no broker of Monarq, or of another version: {error}"

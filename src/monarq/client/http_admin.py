@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from monarq.client.http_entries import HttpEntries, quoted
+from monarq.client.http_entries import HttpEntries
 from monarq.client.http_items import item_body
+from monarq.client.http_operations import quoted
 from monarq.client.http_reading import (
     dead_letter_of,
     group_of,

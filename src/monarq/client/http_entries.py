@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Coroutine
-from typing import Any
-from urllib.parse import quote
+from typing import Any, TypeVar
 
 import msgspec
 
+from monarq.client.http_operations import quoted, send
 from monarq.client.http_reading import (
     attempts_of,
     item_of,
-    record_of,
     stored_message_of,
     trace_of,
 )
@@ -23,29 +22,32 @@ from monarq.model import (
     ItemState,
     OutputPart,
     Page,
-    Record,
     StoredMessage,
     Trace,
 )
-from monarq.store.validation import check_record, check_trace
+from monarq.operations.calls import Calls
+from monarq.operations.operation import Operation
+from monarq.store.validation import check_trace
 from monarq.times import iso_or_none
 from monarq.wire.items import ItemDetail, ItemsAnswer
 from monarq.wire.messages import MessageDeleted, MessageDetail, MessagesAnswer
 from monarq.wire.outputs import OutputAnswer, OutputAppended
-from monarq.wire.records import RecordDeleted, RecordRow, RecordsAnswer
 from monarq.wire.traces import TraceAdded, TracesAnswer
 
 Call = Callable[..., Coroutine[Any, Any, Any]]
 
 _ITEMS = "/api/v1/items"
-_RECORDS = "/api/v1/records"
+R = TypeVar("R")
 
 
-class HttpEntries:
+class HttpEntries(Calls):
     """`call` sends a request and decodes the answer: method, path, type, and `query` or `body`."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
+
+    async def call(self, request: Operation[R]) -> R:
+        return await send(self._call, request)
 
     # --- messages and items ------------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class HttpEntries:
         answer = await self._call("GET", path, OutputAnswer, query=query)
         return OutputPart(data=base64.b64decode(answer.data), next=answer.next)
 
-    # --- traces and records ------------------------------------------------------------------
+    # --- traces -----------------------------------------------------------------------------
 
     async def add_trace(self, trace: Trace) -> Trace:
         check_trace(trace)
@@ -164,42 +166,3 @@ class HttpEntries:
         query = {"limit": limit, "after": after}
         answer = await self._call("GET", path, TracesAnswer, query=query)
         return Page([trace_of(row) for row in answer.traces], answer.next)
-
-    async def put_record(
-        self,
-        kind: str,
-        key: str,
-        value: bytes,
-        *,
-        keep_seconds: float | None = None,
-        only_new: bool = False,
-    ) -> Record:
-        check_record(kind, key, value, keep_seconds)
-        body: dict[str, Any] = {"value": msgspec.Raw(value), "keepSeconds": keep_seconds}
-        if only_new:
-            body["onlyNew"] = True
-        return record_of(await self._call("PUT", _record(kind, key), RecordRow, body=body))
-
-    async def get_record(self, kind: str, key: str) -> Record:
-        return record_of(await self._call("GET", _record(kind, key), RecordRow))
-
-    async def list_records(
-        self, kind: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Record]:
-        query = {"limit": limit, "after": after}
-        path = f"{_RECORDS}/{quoted(kind)}"
-        answer = await self._call("GET", path, RecordsAnswer, query=query)
-        return Page([record_of(row) for row in answer.records], answer.next)
-
-    async def delete_record(self, kind: str, key: str) -> bool:
-        answer = await self._call("DELETE", _record(kind, key), RecordDeleted)
-        return bool(answer.deleted)
-
-
-def quoted(name: str) -> str:
-    """A name as one step of a path. `.` and `..` would mean a step nowhere and one up."""
-    return "%2E" * len(name) if name in (".", "..") else quote(name, safe="")
-
-
-def _record(kind: str, key: str) -> str:
-    return f"{_RECORDS}/{quoted(kind)}/{quoted(key)}"

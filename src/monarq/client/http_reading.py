@@ -14,7 +14,6 @@ from monarq.model import (
     Pushed,
     Queue,
     QueueStats,
-    Record,
     StoredMessage,
     Trace,
 )
@@ -26,7 +25,6 @@ from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
 from monarq.wire.push import PushedItem
 from monarq.wire.queues import PartitionRow, QueueRow
-from monarq.wire.records import RecordRow
 from monarq.wire.traces import TraceRow
 
 
@@ -200,16 +198,6 @@ def attempts_of(item: ItemDetail) -> list[Attempt]:
         )
         for row in item.history
     ]
-
-
-def record_of(row: RecordRow) -> Record:
-    return Record(
-        kind=row.kind,
-        key=row.key,
-        value=bytes(row.value),
-        updated_at=micros(row.updated_at),
-        expires_at=micros_or_none(row.expires_at),
-    )
 
 
 def trace_of(row: TraceRow) -> Trace:

@@ -31,7 +31,6 @@ from monarq.model import (
     Queue,
     QueueKind,
     QueueStats,
-    Record,
     Renew,
     Renewed,
     Seek,
@@ -41,10 +40,11 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.operations.calls import Calls
 from monarq.store.contract import Outcome
 
 
-class Admin(Protocol):
+class Admin(Calls, Protocol):
     """The calls beside the hot path; `store/contract/` says what each promises."""
 
     async def configure(
@@ -179,24 +179,6 @@ class Admin(Protocol):
     async def read_output(
         self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
     ) -> OutputPart: ...
-
-    async def put_record(
-        self,
-        kind: str,
-        key: str,
-        value: bytes,
-        *,
-        keep_seconds: float | None = None,
-        only_new: bool = False,
-    ) -> Record: ...
-
-    async def get_record(self, kind: str, key: str) -> Record: ...
-
-    async def list_records(
-        self, kind: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Record]: ...
-
-    async def delete_record(self, kind: str, key: str) -> bool: ...
 
 
 class Link(abc.ABC):

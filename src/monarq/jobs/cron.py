@@ -19,12 +19,12 @@ from monarq.client.work_queues import WorkQueues
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
 from monarq.model import Push
+from monarq.operations.records import SCHEDULE_KIND
 from monarq.record_values import decode_value
 from monarq.times import Time
 
 log = logging.getLogger("monarq.cron")
 
-KIND = "schedule"
 #: A tick that nobody was there for is caught up with, if it is not older than this.
 CATCH_UP_SECONDS = 3600.0
 #: Ticks further ahead than this are none: the clock was ahead when they were enqueued. (Clocks of
@@ -91,7 +91,7 @@ class Scheduler:
 
     async def _find_last(self, schedule: Schedule, now: datetime) -> datetime:
         try:
-            record = await self._link.admin.get_record(KIND, schedule.name)
+            record = await self._link.admin.get_record(SCHEDULE_KIND, schedule.name)
         except NotFoundError:
             known = None
         else:
@@ -111,7 +111,7 @@ class Scheduler:
             next_tick=schedule.next_after(tick or self._now()),
         )
         await self._link.admin.put_record(
-            KIND, schedule.name, msgspec.json.encode(known), keep_seconds=_KNOWN_SECONDS
+            SCHEDULE_KIND, schedule.name, msgspec.json.encode(known), keep_seconds=_KNOWN_SECONDS
         )
 
     def _seconds_to_next(self) -> float:

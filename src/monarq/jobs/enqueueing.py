@@ -13,9 +13,8 @@ from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.job import DEFAULT_QUEUE, CommandJob, Timeout
 from monarq.model import MAX_PRIORITY, Push, Pushed, PushItem, QueueKind
 from monarq.model.pages import all_rows
+from monarq.operations.records import SETTING_KIND
 from monarq.record_values import skip
-
-SETTING_KIND = "job-setting"
 
 
 class JobSettings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):

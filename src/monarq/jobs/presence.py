@@ -17,13 +17,12 @@ from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
 from monarq.jobs.identity import ProcessIdentity, this_process
 from monarq.model import Message, Record
+from monarq.operations.records import STOP_KIND, WORKER_KIND
 from monarq.record_values import check_time, decode_value, skip
 from monarq.times import iso
 
 log = logging.getLogger("monarq.worker")
 
-KIND = "worker"
-STOP_KIND = "worker-stop"
 HEARTBEAT_SECONDS = 2.0
 LOST_AFTER_SECONDS = 15.0
 #: How long one that is gone is remembered.
@@ -153,7 +152,7 @@ class Presence:
         )
         try:
             await self._link.admin.put_record(
-                KIND, self._id, msgspec.json.encode(info), keep_seconds=_REMEMBERED_SECONDS
+                WORKER_KIND, self._id, msgspec.json.encode(info), keep_seconds=_REMEMBERED_SECONDS
             )
         except MonarqError as error:
             log.warning("worker %s could not tell that it is there: %s", self._id, error)

@@ -26,8 +26,9 @@ from monarq.client.client import Client
 from monarq.errors import NotFoundError
 from monarq.jobs.environment import hand_over
 from monarq.jobs.identity import is_alive
-from monarq.jobs.presence import KIND, STOP_KIND, WorkerInfo, is_lost, read_worker
+from monarq.jobs.presence import WorkerInfo, is_lost, read_worker
 from monarq.model import Record
+from monarq.operations.records import STOP_KIND, WORKER_KIND
 
 _STOP_REMEMBERED_SECONDS = 86_400.0
 _LOOK_SECONDS = 0.1
@@ -112,7 +113,7 @@ def wait_until_there(
 
 def _is_known(client: Client, worker_id: str) -> bool:
     try:
-        client.admin.get_record(KIND, worker_id)
+        client.admin.get_record(WORKER_KIND, worker_id)
     except NotFoundError:
         return False
     return True
@@ -122,7 +123,7 @@ def list_workers(client: Client, now: int) -> list[KnownWorker]:
     """All that are remembered, those that are there first, then by id."""
     workers, after = [], None
     while True:
-        page = client.admin.list_records(KIND, after=after)
+        page = client.admin.list_records(WORKER_KIND, after=after)
         workers += [known for record in page.rows if (known := _known(record, now)) is not None]
         after = page.next
         if after is None:

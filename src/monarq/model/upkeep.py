@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct, field
+
+from monarq.times import Micros
 
 
 class Record(Struct, frozen=True, rename="camel", kw_only=True):
-    """Something that is known by a name and kept beside the queues: a worker, a schedule, a run.
-    `value` is JSON."""
+    """A small JSON value kept beside the queues under a name: a worker, a schedule, a run."""
 
     kind: str
     key: str
-    value: bytes
-    updated_at: int
-    expires_at: int | None = None
+    raw: Annotated[Raw, Meta(description="as it was put")] = field(name="value")
+    updated_at: Micros
+    expires_at: Micros | None = None
+
+    @property
+    def value(self) -> bytes:
+        return bytes(self.raw)
 
 
 class LifecycleReport(Struct, frozen=True, kw_only=True):

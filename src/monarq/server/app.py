@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from monarq.errors import ForbiddenError, InvalidRequestError
+from monarq.operations.operation import Role
 from monarq.server.answers import HttpError, error_answer
 from monarq.server.decoding import (
     body_decoder,
@@ -41,7 +42,6 @@ from monarq.server.exchange import (
     Request,
     RequestHead,
     Response,
-    Role,
     StreamingResponse,
 )
 from monarq.server.local_callers import ANYBODY, OWNER, nobody_is_proven

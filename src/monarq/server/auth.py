@@ -16,7 +16,8 @@ from monarq.api_keys import PREFIX, ApiKey, read_keys, split_key
 from monarq.clock import SECOND, Clock, SystemClock
 from monarq.config import Settings
 from monarq.errors import SettingsError, UnauthorizedError
-from monarq.server.exchange import Principal, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Principal
 from monarq.server.token_keys import KeySet, TokenKey, configured_keys
 from monarq.server.tokens import TokenVerifier, UnknownKeyError, Verified
 

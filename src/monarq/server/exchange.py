@@ -7,27 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from monarq.errors import ForbiddenError
 from monarq.local_token import HEADER, token_file
+from monarq.operations.operation import Role
 
 T = TypeVar("T")
 
 JSON = b"application/json"
-
-
-class Role(StrEnum):
-    """What a caller may do; each includes the ones before it."""
-
-    READ = "read"
-    WRITE = "write"
-    JOBS = "jobs"
-    """May enqueue shell commands."""
-    ADMIN = "admin"
 
 
 class Principal(Struct, frozen=True):

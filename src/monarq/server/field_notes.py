@@ -22,6 +22,8 @@ def field_notes(kind: type[Struct]) -> dict[str, str]:
     """By the field's name on the wire."""
     names = {info.name: info.encode_name for info in msgspec.structs.fields(kind)}
     notes: dict[str, str] = {}
+    # The struct of a query or body that is derived from an operation has the operation's notes.
+    kind = getattr(kind, "declared_by", kind)
     for base in reversed(kind.__mro__):
         if issubclass(base, Struct) and base is not Struct:
             notes |= _own_notes(base)

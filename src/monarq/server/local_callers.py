@@ -17,7 +17,8 @@ import secrets
 from monarq import local_token
 from monarq.clock import SECOND, Clock
 from monarq.errors import SettingsError, UnauthorizedError
-from monarq.server.exchange import Principal, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Principal
 from monarq.server.sessions import LONGEST_SECONDS, Session, cookie_of, mac
 
 logger = logging.getLogger("monarq.auth")

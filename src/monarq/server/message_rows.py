@@ -21,8 +21,8 @@ from monarq.model import (
     QueueKind,
     StoredMessage,
 )
-from monarq.server.paging import collect
 from monarq.server.parameters import time_or_none
+from monarq.store.collecting import collect
 from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.messages import (

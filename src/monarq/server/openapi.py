@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from monarq.operations.codec import schema_hook
 from monarq.server.field_notes import field_notes, structs_in
 from monarq.server.routing import Route, parameter_names
 from monarq.wire.errors import ErrorAnswer
@@ -70,7 +71,9 @@ class _Schemas:
         types = [ErrorAnswer, Name, *_PATH_TYPES.values()]
         for route in routes:
             types += [part for part in (route.query, route.body, route.answer) if part is not None]
-        schemas, self.components = msgspec.json.schema_components(types, ref_template=_REF)
+        schemas, self.components = msgspec.json.schema_components(
+            types, ref_template=_REF, schema_hook=schema_hook
+        )
         self._by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
         self._kept = types
         """So that no other type gets the id of one of them."""

@@ -9,7 +9,8 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct
 
 from monarq.errors import InvalidRequestError
-from monarq.server.exchange import Handled, Request, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Handled, Request
 from monarq.server.service import Service
 
 Handler = Callable[[Service, Request], Handled]

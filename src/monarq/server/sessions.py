@@ -24,8 +24,9 @@ from msgspec import Struct
 
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, UnauthorizedError
+from monarq.operations.operation import Role
 from monarq.server.auth import Authenticator
-from monarq.server.exchange import Principal, Role
+from monarq.server.exchange import Principal
 
 COOKIE = "monarq_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"

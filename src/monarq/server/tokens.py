@@ -11,7 +11,8 @@ from msgspec import Struct
 from monarq.clock import SECOND, Clock
 from monarq.config import Settings
 from monarq.errors import ForbiddenError, UnauthorizedError
-from monarq.server.exchange import Principal, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import Principal
 from monarq.server.token_keys import TokenKey
 
 LONGEST_TOKEN = 16_384

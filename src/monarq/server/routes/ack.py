@@ -10,10 +10,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from monarq.errors import InvalidRequestError, MonarqError, NotFoundError, drop_frames
 from monarq.model import DEFAULT_GROUP, MAX_BATCH, Ack, Acked, AckStatus
+from monarq.operations.operation import Role
 from monarq.server.answers import error_headers, error_status, error_text
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode
-from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.exchange import Handled, Pending, Request, Response
 from monarq.server.outlines import AckOutline
 from monarq.server.routing import Route
 from monarq.server.service import Service

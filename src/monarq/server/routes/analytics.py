@@ -12,11 +12,12 @@ from monarq.model.pages import walk
 from monarq.server.analytics import Span, activity, activity_by_queue
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.paging import collect, paged
+from monarq.server.paging import paged
 from monarq.server.parameters import time_or_none
 from monarq.server.process_figures import process_figures
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import collect
 from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.status import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import UNSET, structs
 
 from monarq.model import KIND_OF_OPTION, QueueOptions
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.wire.configure import MEANINGLESS, ConfigureAnswer, ConfigureBody, OptionsAnswer

@@ -7,10 +7,12 @@ from typing import Any
 
 from monarq.config import FIELDS
 from monarq.errors import MonarqError, NotFoundError
+from monarq.operations.operation import Role
+from monarq.operations.records import STOP_KIND, WORKER_KIND
 from monarq.places import without_password
 from monarq.server.answers import json_answer
 from monarq.server.buffer_rows import buffer_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.process_figures import process_figures
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -18,7 +20,7 @@ from monarq.server.watch.history import HOUR, slots
 from monarq.server.watch.percentiles import of_histogram
 from monarq.server.watch.series import series_of_all, series_of_queue
 from monarq.server.watch.topics import overview_of
-from monarq.server.watch.workers import STOP_KIND, WORKER_KIND, read_schedules, read_workers
+from monarq.server.watch.workers import read_schedules, read_workers
 from monarq.times import iso
 from monarq.wire.dashboard import (
     CallLine,

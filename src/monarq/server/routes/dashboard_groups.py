@@ -12,8 +12,9 @@ from monarq.clock import SECOND
 from monarq.errors import NotFoundError
 from monarq.ids import message_id
 from monarq.model import GroupFlow, Standing
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.parameters import path_name
 from monarq.server.routes.groups import seek_request
 from monarq.server.routing import Route

@@ -12,11 +12,11 @@ from monarq.model import DeadLetterFilter, Delivery, Item, QueueKind, Standing
 from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.paging import collect
 from monarq.server.parameters import path_name, path_partition_id, time_or_none
 from monarq.server.routes.items import item_fields
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import collect
 from monarq.store.contract import Store
 from monarq.store.contract.watching import MOST_PARTITIONS
 from monarq.times import iso, iso_or_none

@@ -8,13 +8,15 @@ from monarq.errors import InvalidRequestError
 from monarq.ids import message_id
 from monarq.model import DeadLetter, DeadLetterFilter
 from monarq.model.pages import MOST_ROWS
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.message_rows import raw_or_unset
-from monarq.server.paging import collect, paged
+from monarq.server.paging import paged
 from monarq.server.parameters import time_or_none
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import collect
 from monarq.times import iso, micros_of
 from monarq.wire.dead_letters import (
     DeadLetterRow,

@@ -7,6 +7,7 @@ from functools import partial
 
 from monarq.errors import ConflictError, InvalidRequestError
 from monarq.model import QueueKind
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.arrow_stream import (
     CHUNK_BYTES,
@@ -16,12 +17,13 @@ from monarq.server.arrow_stream import (
     arrow_stream,
     require_arrow,
 )
-from monarq.server.exchange import Request, Response, Role, StreamingResponse
-from monarq.server.paging import collect, paged
+from monarq.server.exchange import Request, Response, StreamingResponse
+from monarq.server.paging import paged
 from monarq.server.parameters import time_or_none
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.batches import plan_of, rows_of, segments_of
+from monarq.store.collecting import collect
 from monarq.store.contract import Store
 from monarq.store.positions import check_columns
 from monarq.tables import TableKind, arrow_schema, get_table

@@ -8,12 +8,14 @@ from typing import Any
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Cursor, Group, Page, Seek, SeekTo, StartFrom
 from monarq.model.pages import MOST_ROWS, walk
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
-from monarq.server.paging import collect, paged
+from monarq.server.exchange import Request, Response
+from monarq.server.paging import paged
 from monarq.server.parameters import path_name
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import collect
 from monarq.store.contract import Store
 from monarq.times import iso, iso_or_none, parse_utc
 from monarq.wire.groups import (

@@ -7,10 +7,11 @@ import msgspec
 from monarq.errors import InvalidRequestError
 from monarq.job import CommandJob
 from monarq.model import Push, PushItem
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import pushed_items
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.outlines import PushOutline
 from monarq.server.routes.push import push_request
 from monarq.server.routing import Route

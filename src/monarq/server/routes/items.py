@@ -10,12 +10,14 @@ from msgspec import UNSET, Raw, structs
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.model import Attempt, Item, ItemState, Page
 from monarq.model.pages import MOST_ROWS
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.message_rows import raw_or_unset
-from monarq.server.paging import MAX_BYTES, collect, paged
+from monarq.server.paging import paged
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import MAX_BYTES, collect
 from monarq.store.contract import Store
 from monarq.times import iso, iso_or_none
 from monarq.wire.items import AttemptRow, ItemDetail, ItemRow, ItemsAnswer, ItemsQuery

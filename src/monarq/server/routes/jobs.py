@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from monarq.model import Push, PushItem
+from monarq.operations.operation import Role
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode
-from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.exchange import Handled, Pending, Request, Response
 from monarq.server.outlines import PushOutline
 from monarq.server.routes.push import push_answer, trace_headers
 from monarq.server.routing import Route

@@ -6,8 +6,9 @@ from functools import partial
 
 from monarq.errors import MonarqError
 from monarq.model import QueueOptions, Renew, Renewed
+from monarq.operations.operation import Role
 from monarq.server.encoding import encode
-from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.exchange import Handled, Pending, Request, Response
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Outcome

@@ -16,8 +16,9 @@ from monarq.model import (
     QueueKind,
 )
 from monarq.model.pages import MOST_ROWS
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.message_rows import item_as_message, message_row, message_rows
 from monarq.server.paging import paged
 from monarq.server.parameters import path_name, path_partition_id

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from monarq.clock import SystemClock
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.metric_families import as_json, as_text
 from monarq.server.routing import Route
 from monarq.server.service import Service

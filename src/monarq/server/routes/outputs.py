@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.wire.outputs import OutputAnswer, OutputAppended, OutputBody, OutputQuery

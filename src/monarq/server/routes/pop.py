@@ -12,9 +12,10 @@ from msgspec import UNSET, structs
 
 from monarq.errors import InvalidRequestError, MonarqError, drop_frames
 from monarq.model import DEFAULT_GROUP, MAX_BATCH, MAX_PARTITIONS, Acked, Pop, Popped, StartFrom
+from monarq.operations.operation import Role
 from monarq.server.answers import error_headers, error_status, error_text
 from monarq.server.encoding import acked_pop_answer, encode, popped_answer
-from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.exchange import Handled, Pending, Request, Response
 from monarq.server.routes.ack import asked_acks, decode_batch
 from monarq.server.routing import Route
 from monarq.server.service import Service

@@ -12,9 +12,10 @@ from msgspec import UNSET, Raw, UnsetType
 
 from monarq.errors import InvalidRequestError
 from monarq.model import DEFAULT_PARTITION, Push, PushColumns, Pushed, PushItem, PushStatus
+from monarq.operations.operation import Role
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode, pushed_items
-from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.exchange import Handled, Pending, Request, Response
 from monarq.server.outlines import PushOutline
 from monarq.server.routing import Route
 from monarq.server.service import Service

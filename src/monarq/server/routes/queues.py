@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 from monarq.errors import NotFoundError
 from monarq.model import Page, PartitionStats, Queue, QueueStats
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
-from monarq.server.paging import collect, paged
+from monarq.server.exchange import Request, Response
+from monarq.server.paging import paged
 from monarq.server.parameters import path_name
 from monarq.server.queue_totals import Totals, counts_of
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import collect
 from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.paging import PageQuery

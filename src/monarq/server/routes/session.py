@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from monarq.errors import InvalidRequestError, UnauthorizedError
-from monarq.server.exchange import JSON, Principal, Request, Response, Role
+from monarq.operations.operation import Role
+from monarq.server.exchange import JSON, Principal, Request, Response
 from monarq.server.local_callers import ANYBODY
 from monarq.server.local_callers import COOKIE as LOCAL_COOKIE
 from monarq.server.routing import Route

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from monarq.health import Health, State
 from monarq.model import Queue, QueueStats
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.buffer_rows import buffer_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.message_rows import message_rows
-from monarq.server.paging import collect, paged
+from monarq.server.paging import paged
 from monarq.server.parameters import path_name
 from monarq.server.queue_totals import Totals, counts_of
 from monarq.server.routes.groups import group_row
 from monarq.server.routes.queues import named_like, partition_row, queue_row
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import collect
 from monarq.times import iso
 from monarq.wire.messages import MessagesAnswer, QueueMessagesQuery
 from monarq.wire.queues import QueuesQuery

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from monarq.errors import ConflictError
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.buffer_rows import buffer_answer
-from monarq.server.exchange import Request, Response, Role
+from monarq.server.exchange import Request, Response
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.wire.system import MaintenanceAnswer, PopMaintenanceAnswer, SwitchBody

@@ -11,9 +11,10 @@ from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import parse_message_id
 from monarq.model import Trace
 from monarq.model.pages import Fetch
+from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
-from monarq.server.exchange import Request, Response, Role
-from monarq.server.paging import collect, paged
+from monarq.server.exchange import Request, Response
+from monarq.server.paging import paged
 from monarq.server.parameters import (
     partition_number,
     path_name,
@@ -22,6 +23,7 @@ from monarq.server.parameters import (
 )
 from monarq.server.routing import Route
 from monarq.server.service import Service
+from monarq.store.collecting import collect
 from monarq.times import iso
 from monarq.wire.paging import PageQuery
 from monarq.wire.traces import (

@@ -7,9 +7,10 @@ from uuid import uuid4
 
 from monarq.errors import NotFoundError, TransactionFailedError
 from monarq.model import Ack, Push, Transaction, TransactionDone
+from monarq.operations.operation import Role
 from monarq.server.decoding import body_decoder
 from monarq.server.encoding import encode, pushed_items
-from monarq.server.exchange import Handled, Pending, Request, Response, Role
+from monarq.server.exchange import Handled, Pending, Request, Response
 from monarq.server.outlines import TransactionOutline
 from monarq.server.routes.ack import ack_request
 from monarq.server.routes.push import push_request

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from monarq.clock import SECOND, Clock
 from monarq.errors import MonarqError, NotFoundError
 from monarq.model.pages import walk
+from monarq.operations.records import HISTORY_KIND
 from monarq.record_values import decode_value
 from monarq.server.watch.percentiles import of_latencies
 from monarq.server.watch.snapshot import View, read_snapshot
@@ -27,7 +28,6 @@ from monarq.store.contract import Store
 
 logger = logging.getLogger("monarq.watch")
 
-KIND = "history"
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 KEEP_SECONDS = 31 * 86_400.0
@@ -93,13 +93,15 @@ class History:
         if minute in hour.slots:
             return False
         hour.slots[minute] = slot
-        await store.put_record(KIND, key, msgspec.json.encode(hour), keep_seconds=KEEP_SECONDS)
+        await store.put_record(
+            HISTORY_KIND, key, msgspec.json.encode(hour), keep_seconds=KEEP_SECONDS
+        )
         return True
 
 
 async def _read(store: Store, key: str) -> Hour:
     try:
-        record = await store.get_record(KIND, key)
+        record = await store.get_record(HISTORY_KIND, key)
     except NotFoundError:
         return Hour(slots={})
     return decode_value(record, Hour) or Hour(slots={})
@@ -128,7 +130,7 @@ async def slots(store: Store, since: int, until: int) -> list[tuple[int, Slot]]:
     found: list[tuple[int, Slot]] = []
     first, last = _key(since - 86_400 * SECOND), _key(until)
     async for record in walk(
-        lambda limit, after: store.list_records(KIND, limit=limit, after=after), step=200
+        lambda limit, after: store.list_records(HISTORY_KIND, limit=limit, after=after), step=200
     ):
         if first <= record.key <= last:
             try:

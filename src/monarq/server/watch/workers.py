@@ -10,13 +10,11 @@ from msgspec import Struct
 from monarq.clock import SECOND
 from monarq.model import Record
 from monarq.model.pages import walk
+from monarq.operations.records import SCHEDULE_KIND, WORKER_KIND
 from monarq.record_values import check_time, decode_value, skip
 from monarq.store.contract import Store
 from monarq.wire.dashboard import RunningJobLine, ScheduleLine, WorkerCounts, WorkerLine
 
-WORKER_KIND = "worker"
-STOP_KIND = "worker-stop"
-SCHEDULE_KIND = "schedule"
 LOST_AFTER_SECONDS = 15.0
 _SHOWN_STOPPED_SECONDS = 3600.0
 

@@ -18,9 +18,15 @@ from __future__ import annotations
 
 import abc
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
-from monarq.model import LifecycleReport
+from msgspec import structs
+
+from monarq.model import LifecycleReport, Page
+from monarq.operations.calls import StoreCalls
+from monarq.operations.operation import Operation, Paged
+from monarq.operations.validation import validated
+from monarq.store.collecting import collect
 from monarq.store.contract.dead_letters import KeepingDeadLetters
 from monarq.store.contract.delivering import Delivering, Outcome
 from monarq.store.contract.exporting import Exporting
@@ -34,6 +40,9 @@ from monarq.store.rekeying import RekeyStep
 
 __all__ = ["Outcome", "Store"]
 
+R = TypeVar("R")
+Row = TypeVar("Row")
+
 
 class Store(
     Delivering,
@@ -45,6 +54,7 @@ class Store(
     KeepingRecords,
     Exporting,
     Watching,
+    StoreCalls,
 ):
     """See the module. Made by `open_store`; use it with `async with`, or `close` it."""
 
@@ -61,6 +71,31 @@ class Store(
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def call(self, request: Operation[R], *, commands: bool = True) -> R:
+        """Validate an operation and carry it out.
+
+        Without `commands` the caller may not work on shell commands, and gets `ForbiddenError`
+        for what needs that right.
+        """
+        request = validated(request)
+        if isinstance(request, Paged):
+            return await self._page(request, commands)  # type: ignore[return-value]
+        result: R = await self.carry_out(request, commands=commands)
+        return result
+
+    async def _page(self, request: Paged[Row], commands: bool) -> Page[Row]:
+        async def fetch(limit: int, after: str | None) -> Page[Row]:
+            part = structs.replace(request, limit=limit, offset=0, after=after)
+            page: Page[Row] = await self.carry_out(part, commands=commands)
+            return page
+
+        size = request.row_bytes if request.bounded else None
+        return await collect(fetch, request, keep=request.keep, size=size)
+
+    @abc.abstractmethod
+    async def carry_out(self, request: Operation[Any], *, commands: bool) -> Any:
+        """Run the handler of an operation that was validated."""
 
     @abc.abstractmethod
     async def close(self) -> None:

@@ -1,10 +1,10 @@
-"""What is kept beside the queues: output of attempts, records, settings."""
+"""What is kept beside the queues: output of attempts, settings."""
 
 from __future__ import annotations
 
 import abc
 
-from monarq.model import OutputPart, Page, Record
+from monarq.model import OutputPart
 
 
 class KeepingRecords(abc.ABC):
@@ -24,33 +24,6 @@ class KeepingRecords(abc.ABC):
         self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
     ) -> OutputPart:
         """From that byte on; nothing, if there is nothing (yet)."""
-
-    @abc.abstractmethod
-    async def put_record(
-        self,
-        kind: str,
-        key: str,
-        value: bytes,
-        *,
-        keep_seconds: float | None = None,
-        only_new: bool = False,
-    ) -> Record:
-        """Make or replace it; with `only_new`, one that is there stays, and is the answer. With
-        `keep_seconds` it is gone that long after."""
-
-    @abc.abstractmethod
-    async def get_record(self, kind: str, key: str) -> Record:
-        """The record, or `NotFoundError`."""
-
-    @abc.abstractmethod
-    async def list_records(
-        self, kind: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Record]:
-        """By key."""
-
-    @abc.abstractmethod
-    async def delete_record(self, kind: str, key: str) -> bool:
-        """Whether there was one."""
 
     @abc.abstractmethod
     async def get_settings(self) -> dict[str, str]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from monarq.crypto import Cipher
+from monarq.operations import Operation
+from monarq.store import queries
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
+from monarq.store.postgres.handlers import Tools, handles
 
 
 class Calls:
@@ -12,3 +17,10 @@ class Calls:
         self._database = database
         self._cipher = cipher
         self._catalog = Catalog(database)
+        self._tools = Tools(database, self._catalog, cipher)
+
+    async def carry_out(self, request: Operation[Any], *, commands: bool) -> Any:
+        own = handles.table.get(type(request))
+        if own is not None:
+            return await own(self._tools._replace(commands=commands), request)
+        return await queries.handles.table[type(request)](self._database, request)

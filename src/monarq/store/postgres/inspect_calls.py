@@ -12,7 +12,6 @@ from monarq.model import (
     MetricPoint,
     OutputPart,
     Page,
-    Record,
     StoredMessage,
     Trace,
 )
@@ -178,7 +177,7 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
     ) -> Page[MetricPoint]:
         return await logs.metrics(self._database, queue, since, until, limit, after)
 
-    # --- output of attempts, records -----------------------------------------------------
+    # --- output of attempts -----------------------------------------------------
 
     async def append_output(
         self, item_id: str, attempt: int, data: bytes, *, commands: bool = True
@@ -199,28 +198,6 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         return await records.read_output(
             self._database, self._cipher, item_id, attempt, start, max_bytes
         )
-
-    async def put_record(
-        self,
-        kind: str,
-        key: str,
-        value: bytes,
-        *,
-        keep_seconds: float | None = None,
-        only_new: bool = False,
-    ) -> Record:
-        return await records.put_record(self._database, kind, key, value, keep_seconds, only_new)
-
-    async def get_record(self, kind: str, key: str) -> Record:
-        return await records.get_record(self._database, kind, key)
-
-    async def list_records(
-        self, kind: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Record]:
-        return await records.list_records(self._database, kind, limit, after)
-
-    async def delete_record(self, kind: str, key: str) -> bool:
-        return await records.delete_record(self._database, kind, key)
 
     async def get_settings(self) -> dict[str, str]:
         return await logs.get_settings(self._database)

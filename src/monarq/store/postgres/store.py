@@ -20,7 +20,9 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
-from monarq.store import rekeying
+from monarq.operations import STORE_OPERATIONS
+from monarq.operations.handlers import check
+from monarq.store import queries, rekeying
 from monarq.store.contract import Outcome, Store
 from monarq.store.postgres import (
     acks,
@@ -32,6 +34,7 @@ from monarq.store.postgres import rekeying as postgres_rekeying
 from monarq.store.postgres.ack_and_pop import ack_and_pop
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.export_calls import ExportCalls
+from monarq.store.postgres.handlers import handles
 from monarq.store.postgres.inspect_calls import InspectCalls
 from monarq.store.postgres.pop import Popper
 from monarq.store.postgres.queue_calls import QueueCalls
@@ -143,3 +146,6 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
             removed=row["removed"],
             wake=row["wake"],
         )
+
+
+check("the PostgreSQL store", queries.handles, handles, wanted=STORE_OPERATIONS)

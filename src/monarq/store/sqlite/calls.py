@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from monarq.clock import Clock
 from monarq.crypto import Cipher
 from monarq.errors import MonarqError
+from monarq.operations import Operation
+from monarq.store import queries
 from monarq.store.contract import Outcome, Store
 from monarq.store.sqlite.connection import Connection
+from monarq.store.sqlite.handlers import handles
+from monarq.store.sqlite.queries import SqliteQueries, finished
 from monarq.store.sqlite.reading import Reader
 from monarq.store.sqlite.session import Caches, Session
 
@@ -51,6 +55,18 @@ class Calls(Store):
         if not self._connection.may_have_changed():
             return False
         return await self._connection.run(self._connection.changed)
+
+    async def carry_out(self, request: Operation[Any], *, commands: bool) -> Any:
+        own = handles.table.get(type(request))
+
+        def work(session: Session) -> Any:
+            session.commands = commands
+            if own is not None:
+                return own(session, request)
+            shared = queries.handles.table[type(request)]
+            return finished(shared(SqliteQueries(session), request))
+
+        return await (self._write(work) if request.writes else self._read(work))
 
     async def _batch(
         self, requests: Sequence[R], check: Check[R], work: BatchWork[R, T]

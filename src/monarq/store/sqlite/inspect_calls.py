@@ -15,7 +15,6 @@ from monarq.model import (
     MetricPoint,
     OutputPart,
     Page,
-    Record,
     StoredMessage,
     Trace,
 )
@@ -192,7 +191,7 @@ class InspectCalls(Calls):
             lambda session: logs.metrics(session, queue, since, until, limit, after)
         )
 
-    # --- output of attempts, records -----------------------------------------------------
+    # --- output of attempts -----------------------------------------------------
 
     async def append_output(
         self, item_id: str, attempt: int, data: bytes, *, commands: bool = True
@@ -209,30 +208,6 @@ class InspectCalls(Calls):
         return await self._read(
             lambda session: records.read_output(session, item_id, attempt, start, max_bytes)
         )
-
-    async def put_record(
-        self,
-        kind: str,
-        key: str,
-        value: bytes,
-        *,
-        keep_seconds: float | None = None,
-        only_new: bool = False,
-    ) -> Record:
-        return await self._write(
-            lambda session: records.put_record(session, kind, key, value, keep_seconds, only_new)
-        )
-
-    async def get_record(self, kind: str, key: str) -> Record:
-        return await self._read(lambda session: records.get_record(session, kind, key))
-
-    async def list_records(
-        self, kind: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Record]:
-        return await self._read(lambda session: records.list_records(session, kind, limit, after))
-
-    async def delete_record(self, kind: str, key: str) -> bool:
-        return await self._write(lambda session: records.delete_record(session, kind, key))
 
     async def rekey_step(self, *, limit: int = 100, after: str | None = None) -> RekeyStep:
         cipher = self._cipher

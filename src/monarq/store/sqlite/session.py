@@ -47,6 +47,8 @@ class Session:
         self.now = now
         self.cipher = cipher
         self.caches = caches
+        self.commands = True
+        """Whether the caller may work on shell commands."""
         self.counters = Counters(db)
         self.deaths: list[Death] = []
         """Of messages, to be buried by `flush`."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from monarq.operations import STORE_OPERATIONS
+from monarq.operations.handlers import check
+from monarq.store import queries
 from monarq.store.sqlite.export_calls import ExportCalls
 from monarq.store.sqlite.figures import FigureCalls
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.inspect_calls import InspectCalls
 from monarq.store.sqlite.queue_calls import QueueCalls
 from monarq.store.sqlite.watching import WatchingCalls
@@ -15,3 +19,6 @@ class SqliteStore(QueueCalls, InspectCalls, ExportCalls, FigureCalls, WatchingCa
     """In one file that several processes may open at once, or in memory.
 
     Each call is one transaction, run by one thread; nothing blocks the event loop."""
+
+
+check("the SQLite store", queries.handles, handles, wanted=STORE_OPERATIONS)

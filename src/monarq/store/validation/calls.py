@@ -41,7 +41,6 @@ from monarq.store.validation.requests import (
     check_dead_letter_filter,
     check_item_id,
     check_output,
-    check_record,
     check_seek,
     check_start,
     check_trace,
@@ -168,7 +167,6 @@ _FILTER = _request(DeadLetterFilter, check_dead_letter_filter)
 _SEEK = _request(Seek, check_seek)
 _ITEM = {"item_id": check_item_id}
 _STATE = _optional(_choice("state", ItemState))
-_RECORD = {"kind": _name("kind"), "key": _name("key")}
 _QUEUE_OR_ALL = {"queue": _optional(_QUEUE)}
 _LABELS = {"namespace": _optional(_label("namespace")), "task": _optional(_label("task"))}
 _MESSAGE = {"partition_id": _PARTITION_ID, "transaction_id": _TRANSACTION_ID}
@@ -272,10 +270,6 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         "start": _int("start", 0, 2**31 - 1),
         "max_bytes": _int("maxBytes", 1, MAX_OUTPUT_BYTES),
     },
-    "put_record": {**_RECORD, "only_new": _bool("onlyNew")},
-    "get_record": _RECORD,
-    "list_records": {"kind": _name("kind"), **_PAGE},
-    "delete_record": _RECORD,
     "set_setting": {"key": _name("key"), "value": _optional(_text("value"))},
     # exports
     "export_plan": {
@@ -355,9 +349,6 @@ TOGETHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "subscribe": _check_subscription,
     "list_traces": _check_trace_query,
     "append_output": lambda given: check_output(given["attempt"], given["data"]),
-    "put_record": lambda given: check_record(
-        given["kind"], given["key"], given["value"], given.get("keep_seconds")
-    ),
     "export_rows": lambda given: positions.check_export_rows(
         given["table"],
         given["columns"],

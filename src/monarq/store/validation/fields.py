@@ -11,6 +11,7 @@ import msgspec
 from monarq.crypto import SEALS
 from monarq.errors import InvalidRequestError
 from monarq.model import MAX_NAME_LENGTH, MAX_PAYLOAD_BYTES
+from monarq.times import MAX_TIME
 
 # Surrogates cannot be stored as UTF-8, control characters cannot be shown or typed.
 _BAD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -19,8 +20,6 @@ _BAD_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 _MARK = re.compile(r"[\x20-\x7e]{1,64}")
 MAX_ERROR_LENGTH = 65_536
 MAX_LEASE_SECONDS = 7 * 86_400
-MAX_TIME = 253_402_300_799_000_000
-"""The end of the year 9999."""
 
 
 def check_name(value: object, field: str) -> None:

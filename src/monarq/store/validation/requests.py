@@ -9,7 +9,6 @@ from monarq.model import (
     MAX_BATCH,
     MAX_OUTPUT_BYTES,
     MAX_PARTITIONS,
-    MAX_RECORD_BYTES,
     Ack,
     AckStatus,
     DeadLetterFilter,
@@ -164,14 +163,6 @@ def check_item_id(item_id: object) -> tuple[int, int]:
     if parsed is None:
         raise InvalidRequestError(f"{str(item_id)[:64]!r} is not an item id")
     return parsed
-
-
-def check_record(kind: object, key: object, value: object, keep_seconds: object) -> None:
-    check_name(kind, "kind")
-    check_name(key, "key")
-    check_bytes(value, "value", MAX_RECORD_BYTES)
-    if keep_seconds is not None:
-        check_seconds(keep_seconds, "keepSeconds", low=0, high=10 * 365 * 86_400)
 
 
 def check_output(attempt: object, data: object) -> None:

@@ -17,6 +17,7 @@ _PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_NO_MATCH = "Expected `str` matching regex "
 _EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(?:, got `([^`]*)`)?", re.DOTALL)
 _NO_CHOICE = "Invalid enum value "
 _NO_TAG = "Invalid value "
@@ -51,6 +52,10 @@ def explain(error: msgspec.MsgspecError, kind: Any) -> str:
         return f"{place} must be one of {tags}, not {wrong.removeprefix(_NO_TAG)}"
     if wrong == _NO_TIME:
         return f"{place} must be a time in ISO 8601 with a time zone, such as 2026-01-31T12:00:00Z"
+    if wrong.startswith("must "):  # a hook of ours says so
+        return f"{place} {wrong}"
+    if wrong.startswith(_NO_MATCH) and (described := _description(kind, place)):
+        return f"{place} must have {described}"
     if expected := _EXPECTED.fullmatch(wrong):
         given = f", not {_in_words(expected[3])}" if expected[3] else ""
         return f"{place or 'the body'} must be {_in_words(expected[1])}{expected[2]}{given}"
@@ -61,6 +66,19 @@ def _in_words(names: str) -> str:
     """`null` is a value that was left out, so nobody needs to be told of it."""
     known = [_WORDS.get(name, name) for name in names.split(" | ") if name != "null"]
     return " or ".join(known) or "null"
+
+
+def _description(kind: Any, place: str) -> str:
+    """Return the description of the text type of a field, or nothing."""
+    above, _, name = place.rpartition(".")
+    for struct in _types_at(kind, above):
+        for field in struct.fields if isinstance(struct, inspect.StructType) else ():
+            if field.encode_name == name:
+                parts = field.type.types if isinstance(field.type, inspect.UnionType) else ()
+                for one in (field.type, *parts):
+                    if isinstance(one, inspect.Metadata):
+                        return str((one.extra_json_schema or {}).get("description", ""))
+    return ""
 
 
 def _fields(kind: Any, place: str) -> str:

@@ -1,0 +1,21 @@
+"""The calls beside the hot path, each declared once. See `operation.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monarq.operations.operation import Operation, Paged
+from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
+
+OPERATIONS: tuple[type[Operation[Any]], ...] = (
+    ListRecords,
+    GetRecord,
+    PutRecord,
+    DeleteRecord,
+)
+"""All operations, in the order of the OpenAPI document."""
+
+STORE_OPERATIONS = tuple(each for each in OPERATIONS if not each.composed)
+BROKER_OPERATIONS = tuple(each for each in OPERATIONS if each.composed)
+
+__all__ = ["BROKER_OPERATIONS", "OPERATIONS", "STORE_OPERATIONS", "Operation", "Paged"]

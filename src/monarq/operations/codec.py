@@ -1,0 +1,91 @@
+"""Types of fields whose JSON form differs from their Python form, and the codec that knows both.
+
+The server, the HTTP client and validation share this codec. A time is a `Micros`, an int of
+microseconds since 1970 whose type tells it apart from a count; in JSON it is ISO 8601 text. Rows
+must be made with `Micros(...)`: a plain int in such a field would be encoded as a number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from monarq.errors import InvalidRequestError
+from monarq.model.limits import MAX_RECORD_BYTES
+from monarq.times import MAX_TIME, Micros, StartTime, iso, parse_utc
+
+T = TypeVar("T")
+
+Json = Annotated[
+    bytes,
+    Meta(
+        min_length=1,
+        max_length=MAX_RECORD_BYTES,
+        description="any JSON value, 1 MiB at most",
+        extra={"json": True},
+    ),
+]
+"""A JSON text as bytes: raw in a body, not base64."""
+
+if TYPE_CHECKING:
+    TimeArgument = int
+else:
+    TimeArgument = Micros
+"""A time in an operation: callers pass any int, and validation makes it a `Micros`."""
+
+
+def enc_hook(value: Any) -> Any:
+    if isinstance(value, StartTime) and not value:
+        return None
+    if isinstance(value, Micros):
+        return iso(int(value))
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
+
+
+def dec_hook(kind: type, value: Any) -> Any:
+    if not issubclass(kind, Micros):
+        raise NotImplementedError(f"{kind.__name__} has no form in JSON")
+    if value is None and kind is StartTime:
+        return StartTime(0)
+    if isinstance(value, str):
+        try:
+            # Nothing is older than the epoch, so any time before it means the same.
+            return kind(max(0, parse_utc(value, "")))
+        except InvalidRequestError as error:
+            raise ValueError(str(error).strip()) from None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_TIME:
+        raise ValueError("must be a time in microseconds since 1970")
+    return kind(value)
+
+
+def schema_hook(kind: type) -> dict[str, Any]:
+    if not issubclass(kind, Micros):
+        raise NotImplementedError
+    schema: dict[str, Any] = {
+        "type": "string",
+        "description": "ISO 8601, UTC, such as 2026-01-31T12:00:00.000000Z",
+        "format": "date-time",
+    }
+    return {"anyOf": [schema, {"type": "null"}]} if kind is StartTime else schema
+
+
+encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+
+
+def decode(content: bytes, kind: type[T]) -> T:
+    return msgspec.json.decode(content, type=kind, dec_hook=dec_hook)
+
+
+__all__ = [
+    "Json",
+    "Micros",
+    "StartTime",
+    "TimeArgument",
+    "dec_hook",
+    "decode",
+    "enc_hook",
+    "encode",
+    "schema_hook",
+]

@@ -1,0 +1,67 @@
+"""What both ends of HTTP derive from an operation's routes."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from monarq.operations.operation import Operation, Route
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+@lru_cache(maxsize=1024)
+def in_path(route: Route) -> tuple[str, ...]:
+    """Return the names of the parameters in the path."""
+    return tuple(_PARAMETER.findall(route.path))
+
+
+def has_body(operation: type[Operation[Any]], route: Route) -> bool:
+    """Return whether the route takes its fields from a body, not from the query."""
+    return route.method not in ("GET", "DELETE") and input_type(operation, route) is not None
+
+
+def input_type(operation: type[Operation[Any]], route: Route) -> type[Struct] | None:
+    """Return the struct of a route's query or body; None if there is nothing to give."""
+    return route.body or _input_type(operation, route.method not in ("GET", "DELETE"))
+
+
+@lru_cache(maxsize=1024)
+def _input_type(operation: type[Operation[Any]], in_body: bool) -> type[Struct] | None:
+    """Return a struct of the fields that no path names."""
+    named = {name for each in operation.routes for name in in_path(each)}
+    hints = get_type_hints(operation, include_extras=True)
+    fields = [
+        (info.name, _on_wire(hints[info.name]), _declared(info))
+        for info in msgspec.structs.fields(operation)
+        if info.encode_name not in named
+    ]
+    if not fields:
+        return None
+    return msgspec.defstruct(
+        f"{operation.__name__}{'Body' if in_body else 'Query'}",
+        fields,
+        namespace={"declared_by": operation},
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+
+
+def _declared(info: msgspec.structs.FieldInfo) -> Any:
+    if info.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(name=info.encode_name, default_factory=info.default_factory)
+    return msgspec.field(name=info.encode_name, default=info.default)
+
+
+def _on_wire(kind: Any) -> Any:
+    """Return the type of a field in a query or body: JSON that is bytes in Python stays raw."""
+    if get_origin(kind) is Annotated:
+        for note in get_args(kind)[1:]:
+            if isinstance(note, Meta) and (note.extra or {}).get("json"):
+                return Annotated[Raw, Meta(description=note.description)]
+    return kind

@@ -1,0 +1,14 @@
+"""Handlers whose SQL runs on both engines, unchanged.
+
+The SQL is PostgreSQL's: parameters are `$1`, tables `monarq.records`, and the time of the call is
+`monarq.time($2)` with `db.now()` as the parameter. SQLite takes `$1` as the name of a parameter;
+its adapter (`store/sqlite/queries.py`) removes the schema's name and the time function. On SQLite
+a handler is one transaction, on PostgreSQL each statement is one.
+"""
+
+from __future__ import annotations
+
+from monarq.store.queries import records
+from monarq.store.queries.database import Queries, handles
+
+__all__ = ["Queries", "handles", "records"]

@@ -1,0 +1,38 @@
+"""Odd values, and sound ones for the fields that an operation requires."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from monarq.operations import OPERATIONS, Operation
+
+ODD: list[Any] = [
+    *("", "\0", "a\nb", "\ud800", "x" * 256, "é", "{queue}", "..", "a/b", "null", "YQ==", "1-2"),
+    *(-1, 0, 1, 2**31, 2**53 + 1, 2**63, 2**80, -(2**80), True, 1.5, float("nan"), float("inf")),
+    *(b"", b"\xff", b"{nope", None, [], {}, (), {1}, object(), datetime(2020, 1, 1, tzinfo=UTC)),
+    *([""], ["\ud800"], [0], [2**80], [None], {"a\0b": 1}, {"odd": 1}, {1: 1}),
+]
+
+SOUND: dict[str, Any] = {"kind": "k", "key": "k", "value": b"1"}
+"""A value for each required field, by name."""
+
+BESIDES: dict[str, dict[str, Any]] = {}
+"""Fields that the other rules of an operation need."""
+
+FIELDS = [
+    pytest.param(operation, info.name, id=f"{operation.__name__}.{info.name}")
+    for operation in OPERATIONS
+    for info in msgspec.structs.fields(operation)
+]
+
+
+def sound_fields(operation: type[Operation[Any]]) -> dict[str, Any]:
+    required = [info.name for info in msgspec.structs.fields(operation) if info.required]
+    return {name: SOUND[name] for name in required} | BESIDES.get(operation.__name__, {})
+
+
+def odd_requests(operation: type[Operation[Any]], field: str) -> list[Operation[Any]]:
+    """Return an operation for each odd value of the field; all other fields are sound."""
+    return [operation(**{**sound_fields(operation), field: value}) for value in ODD]
