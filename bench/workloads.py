@@ -10,7 +10,8 @@ from typing import TypeVar
 from bench.floors import Floors, Row
 from bench.harness import Side, Stopwatch
 from monarq.errors import MonarqError
-from monarq.model import Ack, Pop, Popped, Push, PushItem, QueueKind, Seek, SeekTo
+from monarq.model import Ack, Pop, Popped, Push, PushItem, QueueKind, SeekTo
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from monarq.store.message_list import walk
 
@@ -126,7 +127,7 @@ async def keep_backlog(store: Store, floors: Floors, messages: int) -> None:
             await floors.bulk(rows)
             await floors.rows(rows)
     for queue in (PLAIN, NAMED):
-        await store.seek(Seek(group=GROUP, queue=queue, to=SeekTo.END))
+        await store.call(Seek(group=GROUP, queue=queue, to=SeekTo.END))
 
 
 def flow(store: Store, batches: Batches) -> Side:

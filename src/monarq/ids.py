@@ -16,6 +16,11 @@ from functools import lru_cache
 
 from monarq.errors import LeaseUnknownError
 
+
+class NumberText(int):
+    """An id that is a number in Python and text in JSON, where large numbers lose digits."""
+
+
 _MESSAGE_ID = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})", re.ASCII)
 _LEASE_ID = re.compile(
     r"([1-9][0-9]{0,17})-([0-9a-f]{16}(?:-[1-9][0-9]{0,17}-[1-9][0-9]{0,17})?)", re.ASCII

@@ -15,11 +15,11 @@ from monarq.model import (
     Push,
     PushItem,
     QueueKind,
-    Seek,
     SeekTo,
     StartFrom,
     Transaction,
 )
+from monarq.operations.groups import Seek
 from tests.broker.calls import (
     ack,
     bounded,
@@ -269,7 +269,7 @@ async def _resume(broker: Broker) -> None:
 
 
 async def _seek(broker: Broker) -> None:
-    await broker.store.seek(Seek(group="g", queue="q", to=SeekTo.START))
+    await broker.store.call(Seek(group="g", queue="q", to=SeekTo.START))
 
 
 async def _forget_group(broker: Broker) -> None:

@@ -15,10 +15,10 @@ ODD: list[Any] = [
     *([""], ["\ud800"], [0], [2**80], [None], {"a\0b": 1}, {"odd": 1}, {1: 1}),
 ]
 
-SOUND: dict[str, Any] = {"kind": "k", "key": "k", "value": b"1"}
+SOUND: dict[str, Any] = {"kind": "k", "key": "k", "value": b"1", "group": "g", "queue": "q"}
 """A value for each required field, by name."""
 
-BESIDES: dict[str, dict[str, Any]] = {}
+BESIDES: dict[str, dict[str, Any]] = {"Seek": {"seq": 1}, "Subscribe": {"start": "all"}}
 """Fields that the other rules of an operation need."""
 
 FIELDS = [

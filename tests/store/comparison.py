@@ -32,6 +32,7 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.operations import Operation
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.reference import Reference
@@ -53,10 +54,13 @@ class Pace(LifecyclePace):
             rows: Any = [row for rows in rows_of.values() for row in rows]
             return [row for row in rows if ids.knows(row.partition_id)]
 
-        plans, cursors, items = known(sight.plans), known(sight.cursors), known(sight.items)
+        plans, items = known(sight.plans), known(sight.items)
         self._first = {ids.model_partition(row.partition_id): row.first_seq for row in plans}
         self._positions = {
-            (ids.model_partition(row.partition_id), row.group): row.position for row in cursors
+            (ids.model_partition(row.partition_id), group): row.position
+            for (_, group), rows in sight.cursors.items()
+            for row in rows
+            if ids.knows(row.partition_id)
         }
         self._states = {(ids.model_partition(i.partition_id), i.seq): i.state for i in items}
 
@@ -184,7 +188,10 @@ class SideBySide:
         """Any call with arguments that need no translation, and an answer to compare."""
         self.note(name, *args, **options)
         expected = _outcome_of(lambda: getattr(self.model, name)(*args, **options))
-        got = _outcome_of(lambda: self._run(getattr(self.store, name)(*args, **options)))
+        if args and isinstance(args[0], Operation):
+            got = _outcome_of(lambda: self._run(self.store.call(*args)))
+        else:
+            got = _outcome_of(lambda: self._run(getattr(self.store, name)(*args, **options)))
         if isinstance(got, MonarqError) or isinstance(expected, MonarqError):
             self._same_answers(name, [(args, options)], [got], [expected])
         elif isinstance(expected, int | bool | None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monarq.clock import SECOND
-from monarq.ids import message_id
+from monarq.ids import NumberText, message_id
 from monarq.model import (
     Attempt,
     Cursor,
@@ -14,6 +14,7 @@ from monarq.model import (
     QueueStats,
     StoredMessage,
 )
+from monarq.times import Micros, StartTime, micros_or_none
 from tests.store.reference_state import (
     CursorState,
     KeptMessage,
@@ -81,8 +82,8 @@ class Inspection(WorkRules):
         return Group(
             name=name,
             queue=queue.name,
-            start_at=group.start_at,
-            created_at=group.created_at,
+            start_at=StartTime(group.start_at),
+            created_at=Micros(group.created_at),
             lag=sum(self.lag(p, p.cursors[name]) for p in queue.partitions.values()),
             lag_seconds=max(0, self.now - oldest) / SECOND,
             completed=group.counters.completed,
@@ -99,16 +100,16 @@ class Inspection(WorkRules):
 
     def cursor_row(self, queue: QueueState, partition: Partition, cursor: CursorState) -> Cursor:
         lease = cursor.lease
+        until = lease.until if lease is not None and lease.ended is None else None
         return Cursor(
-            group=cursor.group,
-            queue=queue.name,
             partition=partition.name,
-            partition_id=partition.id,
+            partition_id=NumberText(partition.id),
             position=cursor.position,
             last_seq=partition.last_seq,
             lag=self.lag(partition, cursor),
-            available_at=cursor.available_at,
-            lease_until=lease.until if lease is not None and lease.ended is None else None,
+            available_at=micros_or_none(cursor.available_at),
+            lease_until=micros_or_none(until),
+            lease_active=until is not None and until > self.now,
         )
 
     def list_messages(self, queue_name: str) -> list[StoredMessage]:

@@ -8,14 +8,8 @@ from monarq.errors import (
     InvalidRequestError,
     NotFoundError,
 )
-from monarq.model import (
-    Message,
-    Pop,
-    Popped,
-    Seek,
-    SeekTo,
-    StartFrom,
-)
+from monarq.model import Message, Pop, Popped, SeekTo, StartFrom
+from monarq.operations.groups import Seek
 from tests.store.reference_core import AT_ONCE, LifecyclePace, ReferenceCore
 from tests.store.reference_state import (
     CursorState,

@@ -7,7 +7,8 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import ConflictError, LeaseError, NotFoundError
-from monarq.model import DeadLetterFilter, ItemState, Message, PushItem, Seek, SeekTo
+from monarq.model import DeadLetterFilter, ItemState, Message, PushItem, SeekTo
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, pop, push_items, push_many
 from tests.store.scenarios import (
@@ -65,7 +66,7 @@ async def test_counters_of_an_ordered_queue_equal_a_recount_after_any_history(
             clock.advance(chance.choice([1, 5, 20]))
             await let_time_work(store)
         elif action == "seek" and await every(store.list_groups, queue="q", group=group):
-            await store.seek(
+            await store.call(
                 Seek(group=group, queue="q", to=chance.choice([SeekTo.START, SeekTo.END]))
             )
         elif action == "delete group":
@@ -88,7 +89,7 @@ async def test_counters_of_an_ordered_queue_equal_a_recount_after_any_history(
         expected = max((one.lag for one in groups), default=len(rows))
         assert row.pending == expected
     for one in await every(store.list_groups, queue="q"):
-        await store.seek(Seek(group=one.name, queue="q", to=SeekTo.START))
+        await store.call(Seek(group=one.name, queue="q", to=SeekTo.START))
         stored = len(await every(store.list_messages, "q"))
         assert (await group_row(store, "q", one.name)).lag == stored
         await drain(store, "q", group=one.name)

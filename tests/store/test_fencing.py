@@ -7,7 +7,8 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.ids import parse_lease_id
-from monarq.model import Ack, AckStatus, Seek, SeekTo
+from monarq.model import Ack, AckStatus, SeekTo
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import (
     ack,
@@ -278,7 +279,7 @@ async def test_a_lease_ended_by_a_seek_is_expired(
     await push_many(store, "q", 3)
     popped = await pop(store, "q", 2, group="g")
     await ack(store, popped.messages[1], popped.lease_id, group="g")
-    await store.seek(Seek(group="g", queue="q", partition=partition, **target))
+    await store.call(Seek(group="g", queue="q", partition=partition, **target))
     for message in popped.messages:
         await check_refused(store, message, popped.lease_id, "lease_expired", group="g")
     again = await pop(store, "q", 3, group="g")
@@ -294,7 +295,7 @@ async def test_a_seek_of_one_partition_or_group_leaves_the_leases_of_the_others(
     a, lease_a = await pop_one(store, "q", partition="a", group="g")
     b, lease_b = await pop_one(store, "q", partition="b", group="g")
     other, lease_other = await pop_one(store, "q", partition="a", group="other")
-    await store.seek(Seek(group="g", queue="q", partition="a", to=SeekTo.START))
+    await store.call(Seek(group="g", queue="q", partition="a", to=SeekTo.START))
     await check_refused(store, a, lease_a, "lease_expired", group="g")
     await ack(store, b, lease_b, group="g")
     await ack(store, other, lease_other, group="other")

@@ -1,7 +1,8 @@
 """Fencing of leases over several partitions, of a lease id alone, and of acks without one."""
 
 from monarq.clock import ManualClock
-from monarq.model import Seek, SeekTo
+from monarq.model import SeekTo
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_many, renew, seqs
 from tests.store.refusals import check_refused, error_of
@@ -46,7 +47,7 @@ async def test_a_wide_lease_alone_answers_only_the_partitions_that_are_still_und
         await push_many(store, "q", 2, partition=partition)
     popped = await pop(store, "q", 4, partitions=2, group="g")
     assert popped.lease_id
-    await store.seek(Seek(group="g", queue="q", partition="a", to=SeekTo.START))
+    await store.call(Seek(group="g", queue="q", partition="a", to=SeekTo.START))
     acked = await ack_all(store, popped, group="g")
     assert (acked.count, acked.lease_released) == (2, True)
     assert [(m.partition, m.seq) for m in await drain(store, "q", group="g")] == [
@@ -88,7 +89,7 @@ async def test_a_lease_id_alone_is_unknown_after_a_seek_and_a_clear(store: Store
     await push_many(store, "q", 2)
     popped = await pop(store, "q", group="g")
     assert popped.lease_id
-    await store.seek(Seek(group="g", queue="q", to=SeekTo.START))
+    await store.call(Seek(group="g", queue="q", to=SeekTo.START))
     async with nothing_changes(store):
         assert await error_of(renew(store, popped.lease_id, 60)) == "lease_unknown"
     popped = await pop(store, "q", group="g")

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from monarq.clock import ManualClock
-from monarq.model import AckStatus, Message, Pop, Seek, SeekTo
+from monarq.model import AckStatus, Message, Pop, SeekTo
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_of, code_of, pop, pop_one, push, push_many
 from tests.store.conftest import OpenStore, Place
@@ -132,7 +133,7 @@ async def test_a_lease_that_was_taken_away_has_answered_nothing(store: Store, ho
     await push_many(store, "q", 3)
     message, lease = await pop_one(store, "q", group="g")
     if how == "seek":
-        await store.seek(Seek(group="g", queue="q", to=SeekTo.START))
+        await store.call(Seek(group="g", queue="q", to=SeekTo.START))
         await ack(store, *await pop_one(store, "q", group="g"), group="g")
     else:
         await store.skip("q", "g", "Default", message.seq, "not wanted")
@@ -144,7 +145,7 @@ async def test_a_seek_back_makes_what_was_acked_undone(store: Store) -> None:
     await push_many(store, "q", 2)
     message, lease = await pop_one(store, "q", group="g")
     await ack(store, message, lease, group="g")
-    await store.seek(Seek(group="g", queue="q", to=SeekTo.START))
+    await store.call(Seek(group="g", queue="q", to=SeekTo.START))
     await check_refused(store, message, lease, "already_acked", group="g")
     again, later = await pop_one(store, "q", group="g")
     await check_refused(store, message, lease, "lease_taken_over", group="g")

@@ -4,7 +4,8 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import MonarqError
-from monarq.model import Pop, PushItem, Seek, SeekTo, StartFrom
+from monarq.model import Pop, PushItem, SeekTo, StartFrom
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many
 from tests.store.conftest import OpenStore
@@ -76,7 +77,7 @@ async def test_a_pop_of_several_partitions_passes_over_those_with_nothing_to_giv
     await pop(store, "q", group="g")
     clock.advance(5)
     for partition in "ac":
-        await store.seek(Seek(group="g", queue="q", partition=partition, to=SeekTo.END))
+        await store.call(Seek(group="g", queue="q", partition=partition, to=SeekTo.END))
         await push(store, "q", b"9", partition=partition)
     popped = await pop(store, "q", 10, partitions=2, group="g")
     assert sorted(numbers(popped)) == [1, 3]

@@ -6,7 +6,8 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import DeadLetterFilter, ItemState, PushItem, Seek, StartFrom
+from monarq.model import DeadLetterFilter, ItemState, PushItem, StartFrom
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many
 from tests.store.scenarios import (
@@ -317,7 +318,7 @@ async def test_very_many_small_pushes_read_like_one_big_one(
     segments = await store.export_read(answer.partition_id, 5, 290)
     assert sum(segment.count for segment in segments) == 286
     await store.subscribe("g", StartFrom.ALL, queue="q")
-    assert await store.seek(Seek(group="g", queue="q", time=times[149])) == 151
+    assert await store.call(Seek(group="g", queue="q", time=times[149])) == 151
     assert [m.seq for m in await drain(store, "q", 64, group="g")] == list(range(150, 301))
     popped = await pop(store, "q", 1000)
     assert [m.seq for m in popped.messages] == list(range(1, 301))

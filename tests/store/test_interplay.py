@@ -6,7 +6,8 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import LeaseError, NotFoundError
-from monarq.model import Ack, DeadLetterFilter, Push, PushItem, Renew, Seek, SeekTo, StartFrom
+from monarq.model import Ack, DeadLetterFilter, Push, PushItem, Renew, SeekTo, StartFrom
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import (
     ack,
@@ -79,7 +80,7 @@ async def test_a_deleted_message_does_not_come_back_with_a_seek(store: Store) ->
     answers = await push_many(store, "q", 3)
     await drain(store, "q", group="g")
     await store.delete_message(answers[1].partition_id, answers[1].transaction_id)
-    await store.seek(Seek(group="g", queue="q", to=SeekTo.START))
+    await store.call(Seek(group="g", queue="q", to=SeekTo.START))
     assert [m.seq for m in await drain(store, "q", group="g")] == [1, 3]
 
 
@@ -277,9 +278,9 @@ async def test_an_ack_and_a_seek_in_either_order_leave_the_cursor_where_the_seek
     seek = Seek(group="g", queue="q", seq=2)
     if order == "ack first":
         await ack_all(store, popped, COMPLETED, group="g")
-        await store.seek(seek)
+        await store.call(seek)
     else:
-        await store.seek(seek)
+        await store.call(seek)
         with pytest.raises(LeaseError):
             await ack_all(store, popped, group="g")
     assert (await cursor_row(store, "q", "g")).position == 1

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
-from monarq.model import DeadLetterFilter, Pop, Push, PushItem, QueueKind, Seek
+from monarq.model import DeadLetterFilter, Pop, Push, PushItem, QueueKind
+from monarq.operations.groups import Seek
 from tests.store import strategies as some
 from tests.store.calls import ack_of
 from tests.store.conftest import Place, new_place

@@ -18,12 +18,12 @@ from monarq.model import (
     Pop,
     Push,
     PushItem,
-    Seek,
     SeekTo,
     StartFrom,
     Trace,
     Transaction,
 )
+from monarq.operations.groups import Seek
 from monarq.store import Store, open_store, paging
 from monarq.store.validation.calls import CHECKS
 from tests.store.calls import push
@@ -150,11 +150,7 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "set_paused": {"name": "q", "paused": True, "commands": True},
     "queue_stats": {"queue": "q", "limit": 1, "after": None},
-    "list_groups": {"queue": "q", "group": "g", "limit": 1, "after": None},
-    "list_cursors": {"queue": "q", "group": "g", "limit": 1, "after": None},
     "subscribe": {"group": "h", "start": StartFrom.ALL, "queue": "q"},
-    "seek": {"request": Seek(group="g", queue="q", to=SeekTo.START)},
-    "delete_group": {"group": "g", "queue": "q", "forget_start": True},
     "list_dead_letters": {"which": DeadLetterFilter(), "limit": 1, "after": None},
     "count_dead_letters": {"which": DeadLetterFilter()},
     "redrive": {"which": DeadLetterFilter(queue="q"), "to": "q", "limit": 1, "commands": True},

@@ -6,7 +6,8 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import MonarqError
-from monarq.model import DeadLetterFilter, ItemState, Seek, SeekTo, StartFrom
+from monarq.model import DeadLetterFilter, ItemState, SeekTo, StartFrom
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.burying import bury
 from tests.store.calls import ack, pop, pop_one, push, push_many, seqs
@@ -75,7 +76,7 @@ async def test_a_seek_back_of_another_group_does_not_replay_the_redriven_copy(
     await push(store, "q", b"2")
     for group, expected in (("g", [b"1", b"1", b"2"]), ("other", [b"1", b"2"])):
         await drain(store, "q", group=group)
-        await store.seek(Seek(group=group, queue="q", to=SeekTo.START))
+        await store.call(Seek(group=group, queue="q", to=SeekTo.START))
         assert [m.payload for m in await drain(store, "q", group=group)] == expected
 
 

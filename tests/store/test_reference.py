@@ -30,11 +30,11 @@ from monarq.model import (
     PushStatus,
     QueueKind,
     Renew,
-    Seek,
     SeekTo,
     StartFrom,
     Transaction,
 )
+from monarq.operations.groups import Seek
 from tests.store.calls import ack_of
 from tests.store.reference import Reference
 

@@ -4,7 +4,8 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import MonarqError, NotFoundError
-from monarq.model import Seek, SeekTo, StartFrom
+from monarq.model import SeekTo, StartFrom
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, pop, pop_one, push, push_many, seqs
 from tests.store.scenarios import (
@@ -25,7 +26,7 @@ async def test_a_seek_to_the_start_replays_everything_kept(store: Store) -> None
     await push_many(store, "q", 3, partition="a")
     await push_many(store, "q", 2, partition="b")
     first = await drain(store, "q", group="g")
-    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.START)) == 5
+    assert await store.call(Seek(group="g", queue="q", to=SeekTo.START)) == 5
     again = await drain(store, "q", group="g")
     assert [m.id for m in again] == [m.id for m in first]
 
@@ -35,7 +36,7 @@ async def test_a_seek_to_the_end_skips_everything_and_misses_nothing_after(store
     await push_many(store, "q", 2, partition="b")
     popped = await pop(store, "q", 1, group="g")
     assert popped.messages
-    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.END)) == 0
+    assert await store.call(Seek(group="g", queue="q", to=SeekTo.END)) == 0
     assert (await pop(store, "q", group="g")).messages == []
     await push(store, "q", partition="b")
     assert await seqs(store, "q", group="g") == [3]
@@ -44,16 +45,16 @@ async def test_a_seek_to_the_end_skips_everything_and_misses_nothing_after(store
 async def test_a_seek_to_a_seq_delivers_that_one_next(store: Store) -> None:
     await push_many(store, "q", 5)
     await drain(store, "q", group="g")
-    assert await store.seek(Seek(group="g", queue="q", seq=4)) == 2
+    assert await store.call(Seek(group="g", queue="q", seq=4)) == 2
     assert await seqs(store, "q", group="g") == [4, 5]
-    assert await store.seek(Seek(group="g", queue="q", seq=1)) == 5
+    assert await store.call(Seek(group="g", queue="q", seq=1)) == 5
     assert await seqs(store, "q", group="g") == [1, 2, 3, 4, 5]
 
 
 async def test_a_seek_to_a_seq_beyond_the_end_does_not_skip_what_comes(store: Store) -> None:
     await push_many(store, "q", 2)
     await store.subscribe("g", ALL, queue="q")
-    assert await store.seek(Seek(group="g", queue="q", seq=100)) == 0
+    assert await store.call(Seek(group="g", queue="q", seq=100)) == 0
     await push(store, "q")
     assert await seqs(store, "q", group="g") == [3]
 
@@ -69,7 +70,7 @@ async def test_a_seek_to_a_seq_before_the_first_kept_begins_with_the_first_kept(
     clock.advance(11)
     await let_time_work(store)
     for target in (Seek(group="g", queue="q", seq=1), Seek(group="g", queue="q", to=SeekTo.START)):
-        assert await store.seek(target) == 2
+        assert await store.call(target) == 2
         assert await seqs(store, "q", group="g") == [3, 4]
 
 
@@ -83,11 +84,11 @@ async def test_a_seek_to_a_time_delivers_the_first_message_not_older_next(
         clock.advance(10)
     await drain(store, "q", group="g")
     for n, time in enumerate(times):
-        assert await store.seek(Seek(group="g", queue="q", time=time)) == 8 - 2 * n
+        assert await store.call(Seek(group="g", queue="q", time=time)) == 8 - 2 * n
         assert await seqs(store, "q", group="g") == list(range(2 * n + 1, 9))
-        assert await store.seek(Seek(group="g", queue="q", time=time + 1)) == 6 - 2 * n
-    assert await store.seek(Seek(group="g", queue="q", time=clock.now())) == 0
-    assert await store.seek(Seek(group="g", queue="q", time=0)) == 8
+        assert await store.call(Seek(group="g", queue="q", time=time + 1)) == 6 - 2 * n
+    assert await store.call(Seek(group="g", queue="q", time=clock.now())) == 0
+    assert await store.call(Seek(group="g", queue="q", time=0)) == 8
 
 
 async def test_a_seek_of_one_partition_moves_that_one_alone(store: Store) -> None:
@@ -95,7 +96,7 @@ async def test_a_seek_of_one_partition_moves_that_one_alone(store: Store) -> Non
         await push_many(store, "q", 2, partition=partition)
     await drain(store, "q", group="g")
     await drain(store, "q", group="other")
-    assert await store.seek(Seek(group="g", queue="q", partition="b", to=SeekTo.START)) == 2
+    assert await store.call(Seek(group="g", queue="q", partition="b", to=SeekTo.START)) == 2
     assert [m.partition for m in await drain(store, "q", group="g")] == ["b", "b"]
     assert await drain(store, "q", group="other") == []
 
@@ -108,7 +109,7 @@ async def test_a_seek_forgets_what_was_acked_out_of_order_and_what_had_failed(
     popped = await pop(store, "q", 4, group="g")
     await ack(store, popped.messages[2], popped.lease_id, group="g")
     await ack(store, popped.messages[0], popped.lease_id, FAILED, group="g")
-    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.START)) == 4
+    assert await store.call(Seek(group="g", queue="q", to=SeekTo.START)) == 4
     assert await seqs(store, "q", group="g") == [1, 2, 3, 4]
 
 
@@ -120,7 +121,7 @@ async def test_what_was_acked_before_a_seek_does_not_come_back_to_mind_with_a_fa
     popped = await pop(store, "q", 3)
     await ack(store, popped.messages[1], popped.lease_id)
     await ack(store, popped.messages[0], popped.lease_id, FAILED)
-    await store.seek(Seek(group="__QUEUE_MODE__", queue="q", to=SeekTo.START))
+    await store.call(Seek(group="__QUEUE_MODE__", queue="q", to=SeekTo.START))
     first, lease = await pop_one(store, "q")
     assert (first.seq, first.attempts) == (1, 1)
     await ack(store, first, lease, FAILED)
@@ -137,8 +138,8 @@ async def test_a_seek_forward_resolves_nothing_for_others_and_can_be_taken_back(
 ) -> None:
     await push_many(store, "q", 5)
     await store.subscribe("g", ALL, queue="q")
-    assert await store.seek(Seek(group="g", queue="q", seq=5)) == 1
-    assert await store.seek(Seek(group="g", queue="q", seq=2)) == 4
+    assert await store.call(Seek(group="g", queue="q", seq=5)) == 1
+    assert await store.call(Seek(group="g", queue="q", seq=2)) == 4
     assert await seqs(store, "q", group="g") == [2, 3, 4, 5]
     assert await seqs(store, "q", group="other") == [1, 2, 3, 4, 5]
 
@@ -151,7 +152,7 @@ async def test_a_partition_that_was_drained_is_found_again_after_a_seek_back(
     clock.advance(100)
     await push(store, "q", partition="b")
     clock.advance(1)
-    await store.seek(Seek(group="g", queue="q", to=SeekTo.START))
+    await store.call(Seek(group="g", queue="q", to=SeekTo.START))
     got = sorted(m.partition for m in await drain(store, "q", group="g"))
     assert got == ["a", "b"]
 
@@ -169,10 +170,10 @@ async def test_a_seek_of_what_does_not_exist_is_not_found_and_makes_nothing(
             Seek(group="new", queue="q", partition="missing", to=SeekTo.START),
         ):
             with pytest.raises(NotFoundError):
-                await store.seek(seek)
+                await store.call(seek)
         for group in ("g", "new"):
             with pytest.raises(MonarqError):
-                await store.seek(Seek(group=group, queue="w", to=SeekTo.START))
+                await store.call(Seek(group=group, queue="w", to=SeekTo.START))
 
 
 async def test_a_seek_makes_a_group_that_never_popped(store: Store, clock: ManualClock) -> None:
@@ -190,7 +191,7 @@ async def test_a_seek_makes_a_group_that_never_popped(store: Store, clock: Manua
         "partition": (Seek(group="partition", queue="q", partition="Default", seq=2), [2]),
     }
     for name, (seek, left) in wanted.items():
-        assert await store.seek(seek) == len(left), name
+        assert await store.call(seek) == len(left), name
         assert (await group_row(store, "q", name)).lag == len(left)
     await push(store, "q", b"3", partition="new")
     for name, (_, left) in wanted.items():
@@ -203,13 +204,13 @@ async def test_a_seek_in_one_partition_makes_a_group_that_begins_at_the_beginnin
 ) -> None:
     await push(store, "q", b"1", partition="a")
     await push(store, "q", b"2", partition="b")
-    assert await store.seek(Seek(group="g", queue="q", partition="a", to=SeekTo.END)) == 0
+    assert await store.call(Seek(group="g", queue="q", partition="a", to=SeekTo.END)) == 0
     assert numbers(await drain(store, "q", group="g")) == [2]
 
 
 async def test_a_group_that_a_seek_made_goes_on_where_it_was_moved(store: Store) -> None:
     await push(store, "q", b"1")
-    await store.seek(Seek(group="g", queue="q", to=SeekTo.END))
+    await store.call(Seek(group="g", queue="q", to=SeekTo.END))
     await store.subscribe("g", ALL, queue="q")
     assert await drain(store, "q", group="g") == []
 
@@ -218,7 +219,7 @@ async def test_a_seek_of_a_group_of_another_queue_makes_it_here_too(store: Store
     await push(store, "q1", b"1")
     await push(store, "q2", b"2")
     await drain(store, "q1", group="g")
-    assert await store.seek(Seek(group="g", queue="q2", to=SeekTo.END)) == 0
+    assert await store.call(Seek(group="g", queue="q2", to=SeekTo.END)) == 0
     assert await drain(store, group="g", queue="q2") == []
 
 
@@ -226,7 +227,7 @@ async def test_a_seek_back_of_a_deleted_group_makes_it_again(store: Store) -> No
     await push(store, "q", b"1")
     await drain(store, "q", group="g")
     await store.delete_group("g")
-    assert await store.seek(Seek(group="g", queue="q", to=SeekTo.START)) == 1
+    assert await store.call(Seek(group="g", queue="q", to=SeekTo.START)) == 1
     assert numbers(await drain(store, "q", group="g")) == [1]
 
 
@@ -234,7 +235,7 @@ async def test_a_seek_does_not_touch_other_queues_of_the_group(store: Store) -> 
     for queue in ("q1", "q2"):
         await push(store, queue, namespace="ns")
     await drain(store, namespace="ns", group="g")
-    await store.seek(Seek(group="g", queue="q1", to=SeekTo.START))
+    await store.call(Seek(group="g", queue="q1", to=SeekTo.START))
     assert [m.queue for m in await drain(store, namespace="ns", group="g")] == ["q1"]
 
 
@@ -242,7 +243,7 @@ async def test_numbers_after_seeks_to_and_fro_are_those_of_the_cursor(store: Sto
     await push_many(store, "q", 10)
     await store.subscribe("g", ALL, queue="q")
     for seq in (3, 9, 1, 7, 11, 2):
-        await store.seek(Seek(group="g", queue="q", seq=seq))
+        await store.call(Seek(group="g", queue="q", seq=seq))
         row = await cursor_row(store, "q", "g")
         assert (row.position, row.lag) == (seq - 1, 11 - seq)
         assert (await group_row(store, "q", "g")).lag == 11 - seq

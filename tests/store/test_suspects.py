@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from monarq.clock import ManualClock
-from monarq.model import AckStatus, Message, Pop, Popped, Seek, SeekTo
+from monarq.model import AckStatus, Message, Pop, Popped, SeekTo
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, ack_of, pop, pop_one, push, push_many, renew
 from tests.store.scenarios import (
@@ -369,7 +370,7 @@ async def test_suspects_end_with_what_ends_their_deliveries(
     first = 1
     match how:
         case "seek":
-            await store.seek(Seek(group=GROUP, queue="q", to=SeekTo.START))
+            await store.call(Seek(group=GROUP, queue="q", to=SeekTo.START))
         case "delete group":
             await store.delete_group(GROUP, queue="q")
         case "clear":

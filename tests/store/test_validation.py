@@ -20,12 +20,12 @@ from monarq.model import (
     Push,
     PushItem,
     Renew,
-    Seek,
     SeekTo,
     StartFrom,
     Trace,
     Transaction,
 )
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import code_of, pop, push, push_many
 from tests.store.scenarios import WORK, nothing_changes, stats
@@ -260,7 +260,7 @@ async def test_every_malformed_seek_is_refused(store: Store) -> None:
     async with nothing_changes(store):
         for request in BAD_SEEKS:
             with pytest.raises(InvalidRequestError):
-                await store.seek(request)
+                await store.call(request)
 
 
 BAD_SUBSCRIPTIONS: list[tuple[str, Any, dict[str, Any]]] = [

@@ -5,7 +5,8 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import ConflictError, LeaseExpiredError, NotFoundError
-from monarq.model import DeadLetterFilter, ItemState, QueueKind, Seek, SeekTo, Standing
+from monarq.model import DeadLetterFilter, ItemState, QueueKind, SeekTo, Standing
+from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_many, seqs
 from tests.store.scenarios import (
@@ -225,7 +226,7 @@ async def test_a_preview_says_what_the_seek_then_does(store: Store, clock: Manua
     # Nothing has moved, and the lease is still there.
     assert (await standing(store, "q", "g", "b")).lease_until is not None
     told = await store.preview_seek(cases[2][0])
-    assert await store.seek(cases[2][0]) == told.lag
+    assert await store.call(cases[2][0]) == told.lag
     with pytest.raises(NotFoundError):
         await store.preview_seek(Seek(group="none", queue="q", to=SeekTo.END))
 

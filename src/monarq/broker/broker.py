@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from monarq.broker import group_operations
 from monarq.broker.availability import Opener
 from monarq.broker.batching import fail
 from monarq.broker.failover import Route
@@ -59,6 +60,9 @@ log = logging.getLogger(__name__)
 C = TypeVar("C", bound=asyncio.Future[Any])
 P = TypeVar("P", bound=PopCall)
 R = TypeVar("R")
+
+#: Modules whose import registers handlers.
+HANDLER_MODULES = (group_operations,)
 
 check("the broker", handles, wanted=BROKER_OPERATIONS)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from monarq.errors import StoreUnavailableError
-from monarq.model import DeadLetterFilter, Item, Queue, Seek
+from monarq.model import DeadLetterFilter, Item, Queue
 from monarq.operations.calls import StoreCalls
 from monarq.operations.operation import Operation
 from monarq.store.contract import Store
@@ -40,9 +40,7 @@ class WatchedStore(StoreCalls):
             "delete_queue": self._queue_gone,
             "clear_queue": self._about_queue,
             "subscribe": self._anything,
-            "seek": self._sought,
             "skip": self._about_place,
-            "delete_group": self._anything,
             "redrive": self._redriven,
             "retry_item": self._item_changed,
             "cancel_item": self._item_changed,
@@ -100,10 +98,6 @@ class WatchedStore(StoreCalls):
 
     def _about_place(self, args: Any, options: Any, answer: Any) -> None:
         self._stirred(_first(args, options, "queue"))
-
-    def _sought(self, args: Any, options: Any, answer: Any) -> None:
-        request: Seek = _first(args, options, "request")
-        self._stirred(request.queue)
 
     def _redriven(self, args: Any, options: Any, answer: Any) -> None:
         which: DeadLetterFilter = _first(args, options, "which")

@@ -11,8 +11,9 @@ from monarq.cli.formats import moment, parse_moment
 from monarq.cli.partitions import all_partitions
 from monarq.cli.queues import all_groups, group_row
 from monarq.errors import InvalidRequestError, NotFoundError
-from monarq.model import Cursor, PartitionStats, Seek, SeekTo
+from monarq.model import Cursor, PartitionStats, SeekTo
 from monarq.model.pages import walk
+from monarq.operations.groups import Seek
 
 if TYPE_CHECKING:
     from monarq.client.async_client import AsyncClient
@@ -73,7 +74,7 @@ def seek(
             )
         replayed, skipped, before = await _effect(client, request)
         if not dry_run:
-            before = await client.admin.seek(request)
+            before = await client.admin.call(request)
         return replayed, skipped, before
 
     replayed, skipped, before = caller.ask(ask)
@@ -107,7 +108,9 @@ def _request(group: str, queue: str, partition: str | None, to: str) -> Seek:
 
 async def _effect(client: AsyncClient, request: Seek) -> tuple[int, int, int]:
     """How many messages the group would get again, not get, and have before it."""
-    cursors = {cursor.partition_id: cursor for cursor in await _cursors(client, request)}
+    cursors: dict[int, Cursor] = {
+        cursor.partition_id: cursor for cursor in await _cursors(client, request)
+    }
     replayed = skipped = before = 0
     for row in await all_partitions(client, request.queue):
         if request.partition not in (None, row.partition):

@@ -12,19 +12,14 @@ from monarq.client.http_items import item_body
 from monarq.client.http_operations import quoted
 from monarq.client.http_reading import (
     dead_letter_of,
-    group_of,
-    micros_or_none,
     partition_of,
     pushed_of,
     queue_of,
     stats_of,
 )
-from monarq.errors import NotFoundError
 from monarq.model import (
-    Cursor,
     DeadLetter,
     DeadLetterFilter,
-    Group,
     Page,
     PartitionStats,
     Push,
@@ -33,22 +28,12 @@ from monarq.model import (
     QueueKind,
     QueueOptions,
     QueueStats,
-    Seek,
-    StartFrom,
 )
 from monarq.store.validation import option_changes
 from monarq.store.validation.calls import checks_arguments
-from monarq.times import iso, iso_or_none, parse_time
+from monarq.times import iso_or_none
 from monarq.wire.configure import ConfigureAnswer
 from monarq.wire.dead_letters import DeadLettersAnswer, Purged, Redriven
-from monarq.wire.groups import (
-    CursorRow,
-    GroupAnswer,
-    GroupDeleted,
-    GroupsAnswer,
-    Sought,
-    Subscribed,
-)
 from monarq.wire.push import PushedItem
 from monarq.wire.queues import (
     PartitionsAnswer,
@@ -150,74 +135,6 @@ class HttpAdmin(HttpEntries):
         answer = await self._call("GET", path, PartitionsAnswer, query=query)
         return Page([partition_of(row) for row in answer.partitions], answer.next)
 
-    # --- groups ------------------------------------------------------------------------------
-
-    async def list_groups(
-        self,
-        *,
-        queue: str | None = None,
-        group: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Group]:
-        query = {"queue": queue, "limit": limit, "after": after}
-        if group is None:
-            answer = await self._call("GET", _GROUPS, GroupsAnswer, query=query)
-            return Page([group_of(row) for row in answer.consumer_groups], answer.next)
-        found = await self._call("GET", f"{_GROUPS}/{quoted(group)}", GroupAnswer, query=query)
-        return Page([group_of(row) for row in found.queues], None if queue else found.next)
-
-    async def list_cursors(
-        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Cursor]:
-        query = {"queue": queue, "limit": limit, "after": after}
-        answer = await self._call("GET", f"{_GROUPS}/{quoted(group)}", GroupAnswer, query=query)
-        if not answer.queues:
-            raise NotFoundError(f"queue {queue!r} has no group {group!r}")
-        [found] = answer.queues
-        return Page(
-            [_cursor_of(row, queue, group) for row in found.partitions], found.partitions_next
-        )
-
-    async def subscribe(
-        self,
-        group: str,
-        start: StartFrom | int,
-        *,
-        queue: str | None = None,
-        namespace: str | None = None,
-        task: str | None = None,
-    ) -> int:
-        body = {
-            "start": start if isinstance(start, StartFrom) else None,
-            "subscriptionTimestamp": None if isinstance(start, StartFrom) else iso(start),
-            "queue": queue,
-            "namespace": namespace,
-            "task": task,
-        }
-        path = f"{_GROUPS}/{quoted(group)}/subscription"
-        answer = await self._call("POST", path, Subscribed, body=body)
-        said = answer.subscription_timestamp
-        return 0 if said is None else parse_time(said, "subscriptionTimestamp")
-
-    async def seek(self, request: Seek) -> int:
-        path = f"{_GROUPS}/{quoted(request.group)}/queues/{quoted(request.queue)}"
-        if request.partition is not None:
-            path += f"/partitions/{quoted(request.partition)}"
-        body = {"to": request.to, "timestamp": iso_or_none(request.time), "seq": request.seq}
-        answer = await self._call("POST", f"{path}/seek", Sought, body=body)
-        return int(answer.lag)
-
-    async def delete_group(
-        self, group: str, *, queue: str | None = None, forget_start: bool = True
-    ) -> int:
-        path = f"{_GROUPS}/{quoted(group)}"
-        if queue is not None:
-            path += f"/queues/{quoted(queue)}"
-        query = {"deleteMetadata": "true" if forget_start else "false"}
-        answer = await self._call("DELETE", path, GroupDeleted, query=query)
-        return int(answer.queues)
-
     # --- dead letters ------------------------------------------------------------------------
 
     async def list_dead_letters(
@@ -262,17 +179,3 @@ def _choice(which: DeadLetterFilter) -> dict[str, Any]:
     if all(value is None for value in chosen.values()):
         chosen["all"] = True
     return chosen
-
-
-def _cursor_of(row: CursorRow, queue: str, group: str) -> Cursor:
-    return Cursor(
-        group=group,
-        queue=queue,
-        partition=row.partition,
-        partition_id=int(row.partition_id),
-        position=row.position,
-        last_seq=row.last_seq,
-        lag=row.lag,
-        available_at=micros_or_none(row.available_at),
-        lease_until=micros_or_none(row.lease_until),
-    )

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
+from monarq.ids import NumberText
 from monarq.model import Page
 from monarq.operations import Operation, Paged
 from monarq.operations.codec import enc_hook
@@ -67,4 +68,4 @@ def _on_wire(value: Any, in_body: bool) -> Any:
         return Raw(value)
     if isinstance(value, bool) and not in_body:
         return "true" if value else "false"
-    return enc_hook(value) if isinstance(value, Micros) else value
+    return enc_hook(value) if isinstance(value, Micros | NumberText) else value

@@ -7,7 +7,6 @@ from msgspec import Raw, UnsetType
 from monarq.model import (
     Attempt,
     DeadLetter,
-    Group,
     Item,
     Message,
     PartitionStats,
@@ -19,7 +18,6 @@ from monarq.model import (
 )
 from monarq.times import parse_time
 from monarq.wire.dead_letters import DeadLetterRow
-from monarq.wire.groups import GroupRow
 from monarq.wire.items import ItemDetail, ItemRow
 from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
@@ -106,20 +104,6 @@ def stats_of(row: QueueRow) -> QueueStats:
         dead=counts.dead,
         dead_letters=counts.dead_letters,
         states=counts.states,
-    )
-
-
-def group_of(row: GroupRow) -> Group:
-    return Group(
-        name=row.name,
-        queue=row.queue_name,
-        start_at=micros_or_none(row.subscription_timestamp) or 0,
-        created_at=micros(row.created_at),
-        lag=row.lag,
-        lag_seconds=row.lag_seconds,
-        completed=row.completed,
-        failed=row.failed,
-        dead=row.dead,
     )
 
 

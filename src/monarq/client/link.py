@@ -15,10 +15,8 @@ from monarq.model import (
     Ack,
     Acked,
     Attempt,
-    Cursor,
     DeadLetter,
     DeadLetterFilter,
-    Group,
     Item,
     ItemState,
     OutputPart,
@@ -33,8 +31,6 @@ from monarq.model import (
     QueueStats,
     Renew,
     Renewed,
-    Seek,
-    StartFrom,
     StoredMessage,
     Trace,
     Transaction,
@@ -84,35 +80,6 @@ class Admin(Calls, Protocol):
     async def list_partitions(
         self, queue: str, *, limit: int = 100, after: str | None = None
     ) -> Page[PartitionStats]: ...
-
-    async def list_groups(
-        self,
-        *,
-        queue: str | None = None,
-        group: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Group]: ...
-
-    async def list_cursors(
-        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Cursor]: ...
-
-    async def subscribe(
-        self,
-        group: str,
-        start: StartFrom | int,
-        *,
-        queue: str | None = None,
-        namespace: str | None = None,
-        task: str | None = None,
-    ) -> int: ...
-
-    async def seek(self, request: Seek) -> int: ...
-
-    async def delete_group(
-        self, group: str, *, queue: str | None = None, forget_start: bool = True
-    ) -> int: ...
 
     async def list_dead_letters(
         self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None

@@ -31,7 +31,6 @@ from monarq.model import (
     QueueKind,
     QueueOptions,
     QueueStats,
-    Seek,
     SeekTo,
     StartFrom,
 )
@@ -328,8 +327,12 @@ class AsyncQueue(Generic[T]):
         return await self._client.admin.list_groups(queue=self.name, limit=limit, after=after)
 
     async def subscribe(self, group: str, start: StartFrom | Moment = StartFrom.ALL) -> None:
-        """Have a group begin there, before it first pops."""
-        await self._client.admin.subscribe(group, to_start(start), queue=self.name)
+        """Set where a group begins. A group that exists in the queue is moved there."""
+        begins = to_start(start)
+        if isinstance(begins, StartFrom):
+            await self._client.admin.subscribe(group, start=begins, queue=self.name)
+        else:
+            await self._client.admin.subscribe(group, time=begins, queue=self.name)
 
     async def seek(
         self,
@@ -342,14 +345,12 @@ class AsyncQueue(Generic[T]):
         """Move a group to the `start`, the `end`, a time or a seq; here, or in this handle's
         partition. Replay is a seek back. Answers how many messages are before it now."""
         return await self._client.admin.seek(
-            Seek(
-                group=group,
-                queue=self.name,
-                partition=self.partition_name,
-                to=None if to is None else SeekTo(to),
-                time=to_micros(time),
-                seq=seq,
-            )
+            group,
+            self.name,
+            partition=self.partition_name,
+            to=None if to is None else SeekTo(to),
+            time=to_micros(time),
+            seq=seq,
         )
 
     async def delete_group(self, group: str) -> bool:

@@ -8,7 +8,7 @@ thousand and hold nothing but plain values are no concern of the garbage collect
 from monarq.model.acks import Ack, Acked, AckStatus, Renew, Renewed, Transaction, TransactionDone
 from monarq.model.dead_letters import DeadLetter, DeadLetterError, DeadLetterFilter
 from monarq.model.flows import GroupFlow, Latency, MetricPoint, QueueFlow, Standing
-from monarq.model.groups import Cursor, Group, Seek, SeekPreview, SeekTo
+from monarq.model.groups import Cursor, Group, SeekPreview, SeekTo
 from monarq.model.items import Attempt, AttemptOutcome, Item, ItemState, OutputPart
 from monarq.model.limits import (
     DEFAULT_GROUP,
@@ -88,7 +88,6 @@ __all__ = [
     "Record",
     "Renew",
     "Renewed",
-    "Seek",
     "SeekPreview",
     "SeekTo",
     "Segment",

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from monarq.operations.groups import (
+    DeleteGroup,
+    GetGroup,
+    ListCursors,
+    ListGroups,
+    ListLaggingGroups,
+    Seek,
+    Subscribe,
+)
 from monarq.operations.operation import Operation, Paged
 from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (
+    ListGroups,
+    ListLaggingGroups,
+    GetGroup,
+    ListCursors,
+    DeleteGroup,
+    Seek,
+    Subscribe,
     ListRecords,
     GetRecord,
     PutRecord,

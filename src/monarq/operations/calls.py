@@ -7,8 +7,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Protocol, TypeVar
 
+from monarq.model import Cursor
+from monarq.model import Group
 from monarq.model import Page
 from monarq.model import Record
+from monarq.model import SeekTo
+from monarq.model import StartFrom
+from monarq.operations.groups import DeleteGroup
+from monarq.operations.groups import GetGroup
+from monarq.operations.groups import GroupAnswer
+from monarq.operations.groups import ListCursors
+from monarq.operations.groups import ListGroups
+from monarq.operations.groups import ListLaggingGroups
+from monarq.operations.groups import Seek
+from monarq.operations.groups import Seq
+from monarq.operations.groups import Subscribe
+from monarq.operations.groups import Subscribed
 from monarq.operations.operation import Operation
 from monarq.operations.records import DeleteRecord
 from monarq.operations.records import GetRecord
@@ -24,6 +38,27 @@ class StoreCalls(Protocol):
     @abstractmethod
     async def call(self, request: Operation[R]) -> R:
         """Carry out an operation."""
+
+    async def list_groups(self, *, queue: str | None = None, group: str | None = None, search: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Group]:
+        """List groups by queue and name, a row for each group in each queue."""
+        return await self.call(ListGroups(queue=queue, group=group, search=search, limit=limit, offset=offset, after=after))
+
+    async def list_cursors(self, queue: str, group: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Cursor]:
+        """List a group's position in each partition of a queue, by partition id."""
+        return await self.call(ListCursors(queue=queue, group=group, limit=limit, offset=offset, after=after))
+
+    async def delete_group(self, group: str, *, queue: str | None = None, forget_start: bool = True) -> int:
+        """Delete a group from one queue or from all; return the number of queues it was in."""
+        return await self.call(DeleteGroup(group=group, queue=queue, forget_start=forget_start))
+
+    async def seek(self, group: str, queue: str, *, partition: str | None = None, to: SeekTo | None = None, time: int | None = None, seq: Seq | None = None) -> int:
+        """Move a group's cursors; return the number of messages before it in the moved partitions.
+
+        Give exactly one of `to`, `time` and `seq` (the next message to be delivered). The group's
+        leases in these partitions end, and what was acked after the new position is forgotten. A
+        group that does not exist in the queue is created.
+        """
+        return await self.call(Seek(group=group, queue=queue, partition=partition, to=to, time=time, seq=seq))
 
     async def list_records(self, kind: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Record]:
         """List the records of a kind by key."""
@@ -45,6 +80,25 @@ class StoreCalls(Protocol):
 class Calls(StoreCalls, Protocol):
     """All operations."""
 
+    async def list_lagging_groups(self, *, min_lag_seconds: float = 60.0, queue: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Group]:
+        """List the groups whose oldest message has waited for a time."""
+        return await self.call(ListLaggingGroups(min_lag_seconds=min_lag_seconds, queue=queue, limit=limit, offset=offset, after=after))
+
+    async def get_group(self, group: str, *, queue: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> GroupAnswer:
+        """Return a group in each of its queues, with its cursors.
+
+        `limit` counts the queues, and also the cursors of all queues together.
+        """
+        return await self.call(GetGroup(group=group, queue=queue, limit=limit, offset=offset, after=after))
+
+    async def subscribe(self, group: str, *, start: StartFrom | None = None, time: int | None = None, queue: str | None = None, namespace: str | None = None, task: str | None = None) -> Subscribed:
+        """Set where a group begins, and move the group there in the queues in which it exists.
+
+        Give exactly one of `start` and `time`. Without a queue, a namespace and a task, the group is
+        moved in all its queues.
+        """
+        return await self.call(Subscribe(group=group, start=start, time=time, queue=queue, namespace=namespace, task=task))
+
 
 class SyncCalls(Protocol):
     """All operations, without `await`."""
@@ -52,6 +106,46 @@ class SyncCalls(Protocol):
     @abstractmethod
     def call(self, request: Operation[R]) -> R:
         """Carry out an operation."""
+
+    def list_groups(self, *, queue: str | None = None, group: str | None = None, search: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Group]:
+        """List groups by queue and name, a row for each group in each queue."""
+        return self.call(ListGroups(queue=queue, group=group, search=search, limit=limit, offset=offset, after=after))
+
+    def list_lagging_groups(self, *, min_lag_seconds: float = 60.0, queue: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Group]:
+        """List the groups whose oldest message has waited for a time."""
+        return self.call(ListLaggingGroups(min_lag_seconds=min_lag_seconds, queue=queue, limit=limit, offset=offset, after=after))
+
+    def get_group(self, group: str, *, queue: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> GroupAnswer:
+        """Return a group in each of its queues, with its cursors.
+
+        `limit` counts the queues, and also the cursors of all queues together.
+        """
+        return self.call(GetGroup(group=group, queue=queue, limit=limit, offset=offset, after=after))
+
+    def list_cursors(self, queue: str, group: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Cursor]:
+        """List a group's position in each partition of a queue, by partition id."""
+        return self.call(ListCursors(queue=queue, group=group, limit=limit, offset=offset, after=after))
+
+    def delete_group(self, group: str, *, queue: str | None = None, forget_start: bool = True) -> int:
+        """Delete a group from one queue or from all; return the number of queues it was in."""
+        return self.call(DeleteGroup(group=group, queue=queue, forget_start=forget_start))
+
+    def seek(self, group: str, queue: str, *, partition: str | None = None, to: SeekTo | None = None, time: int | None = None, seq: Seq | None = None) -> int:
+        """Move a group's cursors; return the number of messages before it in the moved partitions.
+
+        Give exactly one of `to`, `time` and `seq` (the next message to be delivered). The group's
+        leases in these partitions end, and what was acked after the new position is forgotten. A
+        group that does not exist in the queue is created.
+        """
+        return self.call(Seek(group=group, queue=queue, partition=partition, to=to, time=time, seq=seq))
+
+    def subscribe(self, group: str, *, start: StartFrom | None = None, time: int | None = None, queue: str | None = None, namespace: str | None = None, task: str | None = None) -> Subscribed:
+        """Set where a group begins, and move the group there in the queues in which it exists.
+
+        Give exactly one of `start` and `time`. Without a queue, a namespace and a task, the group is
+        moved in all its queues.
+        """
+        return self.call(Subscribe(group=group, start=start, time=time, queue=queue, namespace=namespace, task=task))
 
     def list_records(self, kind: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Record]:
         """List the records of a kind by key."""

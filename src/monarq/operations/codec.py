@@ -7,16 +7,20 @@ must be made with `Micros(...)`: a plain int in such a field would be encoded as
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from monarq.errors import InvalidRequestError
+from monarq.ids import NumberText
 from monarq.model.limits import MAX_RECORD_BYTES
 from monarq.times import MAX_TIME, Micros, StartTime, iso, parse_utc
 
 T = TypeVar("T")
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 Json = Annotated[
     bytes,
@@ -31,9 +35,11 @@ Json = Annotated[
 
 if TYPE_CHECKING:
     TimeArgument = int
+    NumberArgument = int
 else:
     TimeArgument = Micros
-"""A time in an operation: callers pass any int, and validation makes it a `Micros`."""
+    NumberArgument = NumberText
+"""Types of fields of operations for which callers pass any int; validation converts it."""
 
 
 def enc_hook(value: Any) -> Any:
@@ -41,10 +47,14 @@ def enc_hook(value: Any) -> Any:
         return None
     if isinstance(value, Micros):
         return iso(int(value))
+    if isinstance(value, NumberText):
+        return str(int(value))
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
 def dec_hook(kind: type, value: Any) -> Any:
+    if issubclass(kind, NumberText):
+        return kind(_number(value))
     if not issubclass(kind, Micros):
         raise NotImplementedError(f"{kind.__name__} has no form in JSON")
     if value is None and kind is StartTime:
@@ -60,7 +70,23 @@ def dec_hook(kind: type, value: Any) -> Any:
     return kind(value)
 
 
+def _number(value: object) -> int:
+    """Return a number from 1 to 10^18 - 1, given as text or as a number."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**18:
+        return value
+    shown = repr(value)[:64]
+    raise ValueError(f"must be a number, as a push or a pop has told it, not {shown}")
+
+
 def schema_hook(kind: type) -> dict[str, Any]:
+    if issubclass(kind, NumberText):
+        return {
+            "type": "string",
+            "pattern": "^[1-9][0-9]{0,17}$",
+            "description": "a number, as text",
+        }
     if not issubclass(kind, Micros):
         raise NotImplementedError
     schema: dict[str, Any] = {
@@ -81,6 +107,7 @@ def decode(content: bytes, kind: type[T]) -> T:
 __all__ = [
     "Json",
     "Micros",
+    "NumberArgument",
     "StartTime",
     "TimeArgument",
     "dec_hook",

@@ -29,6 +29,7 @@ _PLAIN = {
     "Label": "str",
     "Limit": "int",
     "Name": "str",
+    "NumberArgument": "int",
     "Offset": "int",
     "TimeArgument": "int",
 }

@@ -83,6 +83,8 @@ class PutRecord(Operation[Record], frozen=True, kw_only=True):
             msgspec.json.decode(self.value, type=Raw)
         except msgspec.DecodeError:
             raise InvalidRequestError("value must be JSON, given as bytes") from None
+        except RecursionError:
+            raise InvalidRequestError("value is nested too deeply") from None
 
     def needs_commands(self) -> str | None:
         return _trusted(self.kind)

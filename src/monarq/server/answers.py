@@ -8,9 +8,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import msgspec
-
 from monarq.errors import InternalError, MonarqError, TransactionFailedError, drop_frames
+from monarq.operations.codec import encode
 from monarq.server.exchange import Response
 from monarq.wire.errors import TransactionRefused
 
@@ -18,7 +17,6 @@ logger = logging.getLogger("monarq.server")
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-_encode = msgspec.json.Encoder().encode
 
 _RETRY_AFTER: Headers = ((b"Retry-After", b"1"),)
 
@@ -76,12 +74,12 @@ class HttpError(Exception):
 
 
 def json_answer(value: Any, status: int = 200) -> Response:
-    return Response(status, _encode(value))
+    return Response(status, encode(value))
 
 
 def refusal(status: int, code: str, message: str, headers: Headers = ()) -> Response:
     """The body of every error: what is wrong, for people, and a stable word for programs."""
-    return Response(status, _encode({"error": message, "code": code}), headers=headers)
+    return Response(status, encode({"error": message, "code": code}), headers=headers)
 
 
 def error_text(error: MonarqError) -> str:
@@ -133,4 +131,4 @@ def _refusal_of(error: MonarqError, status: int) -> Response:
         operation=error.operation,
         cause=error.cause.code,
     )
-    return Response(status, _encode(refused), headers=error_headers(error))
+    return Response(status, encode(refused), headers=error_headers(error))

@@ -12,17 +12,17 @@ from monarq.clock import SECOND
 from monarq.errors import NotFoundError
 from monarq.ids import message_id
 from monarq.model import GroupFlow, Standing
+from monarq.operations.groups import Seek, SeekBody
 from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.parameters import path_name
-from monarq.server.routes.groups import seek_request
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.server.watch.snapshot import View
 from monarq.store.contract import Store
 from monarq.times import iso, iso_or_none
-from monarq.wire.groups import SeekBody, SeekPreviewAnswer
+from monarq.wire.groups import SeekPreviewAnswer
 from monarq.wire.watching import (
     FailingAnswer,
     FailingQuery,
@@ -147,9 +147,14 @@ async def preview_seek_partition(service: Service, request: Request) -> Response
 
 
 async def _preview(service: Service, request: Request, partition: str | None) -> Response:
-    group, queue = path_name(request, "group"), path_name(request, "queue")
+    body: SeekBody = request.body
     told = await service.broker.store.preview_seek(
-        seek_request(request.body, group, queue, partition)
+        Seek(
+            group=path_name(request, "group"),
+            queue=path_name(request, "queue"),
+            partition=partition,
+            **body.fields(),
+        )
     )
     return json_answer(
         SeekPreviewAnswer(

@@ -12,7 +12,6 @@ from monarq.server.message_rows import message_rows
 from monarq.server.paging import paged
 from monarq.server.parameters import path_name
 from monarq.server.queue_totals import Totals, counts_of
-from monarq.server.routes.groups import group_row
 from monarq.server.routes.queues import named_like, partition_row, queue_row
 from monarq.server.routing import Route
 from monarq.server.service import Service
@@ -153,7 +152,7 @@ async def describe_queue(service: Service, request: Request) -> Response:
     return json_answer(
         QueueDetailAnswer(
             queue=row,
-            consumer_groups=[group_row(group) for group in groups.rows],
+            consumer_groups=groups.rows,
             partitions=[partition_row(one) for one in partitions.rows],
         )
     )

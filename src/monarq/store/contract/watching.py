@@ -18,10 +18,10 @@ from monarq.model import (
     Latency,
     Page,
     QueueFlow,
-    Seek,
     SeekPreview,
     Standing,
 )
+from monarq.operations.groups import Seek
 
 MOST_FLOWS = 10_000
 MOST_LOGGED = 50_000

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError, NotFoundError
-from monarq.model import Cursor, Group, Page, Queue, QueueKind, Seek, StartFrom
+from monarq.ids import NumberText
+from monarq.model import Cursor, Group, Page, Queue, QueueKind, StartFrom
+from monarq.operations.groups import DeleteGroup, ListCursors, ListGroups, Seek
 from monarq.store import paging
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work
+from monarq.store.postgres.handlers import Tools, handles
 from monarq.store.validation import no_groups
+from monarq.times import Micros, StartTime, micros_or_none
 
 _LIST = "select * from monarq.list_groups($1, $2, $3, $4, $5, $6)"
 _CURSORS = """
-    select c.partition_id, p.name, c.position, p.last_seq, c.available_at, c.lease_until
+    select c.partition_id, p.name, c.position, p.last_seq, c.available_at, c.lease_until,
+        coalesce(c.lease_until > monarq.time($5), false) as lease_active
     from monarq.cursors c join monarq.partitions p on p.id = c.partition_id
     where p.queue_id = $1 and c.group_id = $2 and c.partition_id > $3
     order by c.partition_id limit $4
@@ -71,17 +76,19 @@ async def subscribe(
     return await join_labels(database, namespace or "", task or "", group, start)
 
 
-async def list_groups(
-    database: Database, queue: str | None, group: str | None, limit: int, after: str | None
-) -> Page[Group]:
-    last = paging.position(after, "groups", tuple[str, str]) or (None, None)
-    rows = await database.fetch(_LIST, database.now(), queue, group, *last, limit + 1)
+@handles(ListGroups)
+async def list_groups(tools: Tools, request: ListGroups) -> Page[Group]:
+    database = tools.database
+    last = paging.position(request.after, "groups", tuple[str, str]) or (None, None)
+    rows = await database.fetch(
+        _LIST, database.now(), request.queue, request.group, *last, request.limit + 1
+    )
     groups = [
         Group(
             name=row["name"],
             queue=row["queue"],
-            start_at=row["start_at"],
-            created_at=row["created_at"],
+            start_at=StartTime(row["start_at"]),
+            created_at=Micros(row["created_at"]),
             lag=row["lag"],
             lag_seconds=max(0, row["age"] or 0) / SECOND,
             completed=row["completed"],
@@ -90,33 +97,36 @@ async def list_groups(
         )
         for row in rows
     ]
-    return paging.page(groups, limit, "groups", lambda group: (group.queue, group.name))
+    return paging.page(groups, request.limit, "groups", lambda group: (group.queue, group.name))
 
 
-async def list_cursors(
-    database: Database, catalog: Catalog, queue: str, group: str, limit: int, after: str | None
-) -> Page[Cursor]:
-    last = paging.position(after, "cursors", int) or 0
-    queue_id, group_id = await find_place(catalog, queue, group)
-    rows = await database.fetch(_CURSORS, queue_id, group_id, last, limit + 1)
+@handles(ListCursors)
+async def list_cursors(tools: Tools, request: ListCursors) -> Page[Cursor]:
+    database = tools.database
+    last = paging.position(request.after, "cursors", int) or 0
+    queue_id, group_id = await find_place(tools.catalog, request.queue, request.group)
+    rows = await database.fetch(
+        _CURSORS, queue_id, group_id, last, request.limit + 1, database.now()
+    )
     cursors = [
         Cursor(
-            group=group,
-            queue=queue,
             partition=row["name"],
-            partition_id=row["partition_id"],
+            partition_id=NumberText(row["partition_id"]),
             position=row["position"],
             last_seq=row["last_seq"],
             lag=row["last_seq"] - row["position"],
-            available_at=row["available_at"],
-            lease_until=row["lease_until"],
+            available_at=micros_or_none(row["available_at"]),
+            lease_until=micros_or_none(row["lease_until"]),
+            lease_active=row["lease_active"],
         )
         for row in rows
     ]
-    return paging.page(cursors, limit, "cursors", lambda cursor: cursor.partition_id)
+    return paging.page(cursors, request.limit, "cursors", lambda cursor: int(cursor.partition_id))
 
 
-async def seek(database: Database, catalog: Catalog, request: Seek) -> int:
+@handles(Seek)
+async def seek(tools: Tools, request: Seek) -> int:
+    database, catalog = tools.database, tools.catalog
     queue = await _find_queue(catalog, request.queue)
     queue_id, partition_id = queue.id, None
     if queue.kind is QueueKind.WORK:
@@ -160,18 +170,16 @@ async def find_partition(database: Database, queue_id: int, queue: str, partitio
     return partition_id
 
 
-async def delete_group(
-    database: Database, catalog: Catalog, group: str, queue: str | None, forget_start: bool
-) -> int:
-    queue_ids = await database.atomically(
-        lambda unit: _delete_group(unit, group, queue, forget_start)
-    )
+@handles(DeleteGroup)
+async def delete_group(tools: Tools, request: DeleteGroup) -> int:
+    queue_ids = await tools.database.atomically(lambda unit: _delete_group(unit, request))
     for queue_id in queue_ids:
-        catalog.forget_group(queue_id, group)
+        tools.catalog.forget_group(queue_id, request.group)
     return len(queue_ids)
 
 
-async def _delete_group(unit: Work, group: str, queue: str | None, forget_start: bool) -> list[int]:
+async def _delete_group(unit: Work, request: DeleteGroup) -> list[int]:
+    group, queue = request.group, request.queue
     rows = await unit.fetch(
         "select g.id, g.queue_id from monarq.groups g join monarq.queues q on q.id = g.queue_id "
         "where g.name = $1 and ($2::text is null or q.name = $2) order by g.queue_id",
@@ -182,7 +190,7 @@ async def _delete_group(unit: Work, group: str, queue: str | None, forget_start:
         await unit.fetch(
             "select monarq.delete_group($1, $2, $3)", unit.now(), row["queue_id"], row["id"]
         )
-    if forget_start:
+    if request.forget_start:
         await unit.fetch(
             "delete from monarq.subscriptions "
             "where group_name = $1 and ($2::text is null or queue_name = $2)",

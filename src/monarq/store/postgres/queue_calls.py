@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from monarq.model import Cursor, Group, Page, Queue, QueueKind, QueueStats, Seek, StartFrom
+from monarq.model import Page, Queue, QueueKind, QueueStats, StartFrom
 from monarq.store.contract.groups import KeepingGroups
 from monarq.store.contract.queues import KeepingQueues
 from monarq.store.postgres import groups, queues
@@ -77,21 +77,6 @@ class QueueCalls(Calls, KeepingQueues, KeepingGroups):
 
     # --- groups --------------------------------------------------------------------------
 
-    async def list_groups(
-        self,
-        *,
-        queue: str | None = None,
-        group: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Group]:
-        return await groups.list_groups(self._database, queue, group, limit, after)
-
-    async def list_cursors(
-        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Cursor]:
-        return await groups.list_cursors(self._database, self._catalog, queue, group, limit, after)
-
     async def subscribe(
         self,
         group: str,
@@ -102,11 +87,3 @@ class QueueCalls(Calls, KeepingQueues, KeepingGroups):
         task: str | None = None,
     ) -> int:
         return await groups.subscribe(self._database, group, start, queue, namespace, task)
-
-    async def seek(self, request: Seek) -> int:
-        return await groups.seek(self._database, self._catalog, request)
-
-    async def delete_group(
-        self, group: str, *, queue: str | None = None, forget_start: bool = True
-    ) -> int:
-        return await groups.delete_group(self._database, self._catalog, group, queue, forget_start)

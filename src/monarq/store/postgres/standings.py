@@ -6,7 +6,8 @@ from typing import Any
 
 from monarq.crypto import Cipher
 from monarq.errors import ConflictError
-from monarq.model import Page, QueueKind, Seek, SeekPreview, Standing
+from monarq.model import Page, QueueKind, SeekPreview, Standing
+from monarq.operations.groups import Seek
 from monarq.store import paging, sealing
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database

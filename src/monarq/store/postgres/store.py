@@ -26,6 +26,7 @@ from monarq.store import queries, rekeying
 from monarq.store.contract import Outcome, Store
 from monarq.store.postgres import (
     acks,
+    groups,
     push,
     renewals,
     transactions,
@@ -147,5 +148,8 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
             wake=row["wake"],
         )
 
+
+#: Modules whose import registers handlers.
+HANDLER_MODULES = (groups,)
 
 check("the PostgreSQL store", queries.handles, handles, wanted=STORE_OPERATIONS)

@@ -13,10 +13,10 @@ from monarq.model import (
     Latency,
     Page,
     QueueFlow,
-    Seek,
     SeekPreview,
     Standing,
 )
+from monarq.operations.groups import Seek
 from monarq.store import paging, sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
 from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from monarq.errors import NotFoundError
+from monarq.ids import NumberText
 from monarq.model import Cursor, Group, Page
+from monarq.operations.groups import ListCursors, ListGroups
 from monarq.store import paging
 from monarq.store.sqlite.groups import find_group
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.session import Session
+from monarq.times import Micros, StartTime, micros_or_none
 
 
-def list_groups(
-    session: Session, queue: str | None, group: str | None, limit: int, after: str | None
-) -> Page[Group]:
-    last = paging.position(after, "groups", tuple[str, str]) or ("", "")
+@handles(ListGroups)
+def list_groups(session: Session, request: ListGroups) -> Page[Group]:
+    queue, group = request.queue, request.group
+    last = paging.position(request.after, "groups", tuple[str, str]) or ("", "")
     rows = session.db.execute(
         f"""select q.name, g.name, g.start_at, g.created_at, g.queue_id, g.id
         from queues q cross join groups g on g.queue_id = q.id
         where q.name {">=" if queue is None else "="} ? and (q.name, g.name) > (?, ?)
             and (? is null or g.name = ?)
         order by q.name, g.name limit ?""",
-        (last[0] if queue is None else queue, *last, group, group, limit + 1),
+        (last[0] if queue is None else queue, *last, group, group, request.limit + 1),
     ).fetchall()
     found = [_to_group(session, *row) for row in rows]
-    return paging.page(found, limit, "groups", lambda g: (g.queue, g.name))
+    return paging.page(found, request.limit, "groups", lambda g: (g.queue, g.name))
 
 
 def _to_group(
@@ -38,8 +42,8 @@ def _to_group(
     return Group(
         name=name,
         queue=queue,
-        start_at=start_at,
-        created_at=created_at,
+        start_at=StartTime(start_at),
+        created_at=Micros(created_at),
         lag=session.counters.read(queue_id)["pushed"] - own["position"],
         lag_seconds=_lag_seconds(session, group_id),
         completed=own["completed"],
@@ -59,32 +63,30 @@ def _lag_seconds(session: Session, group_id: int) -> float:
     return 0.0 if oldest is None else max(0.0, (session.now - oldest) / 1e6)
 
 
-def list_cursors(
-    session: Session, queue: str, group: str, limit: int, after: str | None
-) -> Page[Cursor]:
-    last = paging.position(after, "cursors", int) or 0
-    found = session.queue(queue)
-    group_id = find_group(session, found.id, group)
+@handles(ListCursors)
+def list_cursors(session: Session, request: ListCursors) -> Page[Cursor]:
+    last = paging.position(request.after, "cursors", int) or 0
+    found = session.queue(request.queue)
+    group_id = find_group(session, found.id, request.group)
     if group_id is None:
-        raise NotFoundError(f"queue {queue!r} has no group {group!r}")
+        raise NotFoundError(f"queue {request.queue!r} has no group {request.group!r}")
     rows = session.db.execute(
         """select p.name, p.id, c.position, p.last_seq, c.available_at, c.lease_until
         from partitions p cross join cursors c on c.partition_id = p.id and c.group_id = ?
         where p.queue_id = ? and p.id > ? order by p.id limit ?""",
-        (group_id, found.id, last, limit + 1),
+        (group_id, found.id, last, request.limit + 1),
     )
     cursors = [
         Cursor(
-            group=group,
-            queue=queue,
             partition=partition,
-            partition_id=partition_id,
+            partition_id=NumberText(partition_id),
             position=position,
             last_seq=last_seq,
             lag=last_seq - position,
-            available_at=available_at,
-            lease_until=lease_until,
+            available_at=micros_or_none(available_at),
+            lease_until=micros_or_none(lease_until),
+            lease_active=lease_until is not None and lease_until > session.now,
         )
         for partition, partition_id, position, last_seq, available_at, lease_until in rows
     ]
-    return paging.page(cursors, limit, "cursors", lambda cursor: cursor.partition_id)
+    return paging.page(cursors, request.limit, "cursors", lambda cursor: int(cursor.partition_id))

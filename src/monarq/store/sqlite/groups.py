@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from monarq.errors import NotFoundError
-from monarq.model import Queue, Seek, SeekTo
+from monarq.model import Queue, SeekTo
+from monarq.operations.groups import DeleteGroup, Seek
 from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.cursors import MOVED
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.session import Session
 
 _FIND = "select id from groups where queue_id = ? and name = ?"
@@ -226,7 +228,9 @@ def let_retention_look(session: Session, queue: Queue, only: int | None = None) 
     )
 
 
-def delete_group(session: Session, group: str, queue: str | None, forget_start: bool) -> int:
+@handles(DeleteGroup)
+def delete_group(session: Session, request: DeleteGroup) -> int:
+    group, queue = request.group, request.queue
     rows = session.db.execute(
         """select g.id, g.queue_id from groups g join queues q on q.id = g.queue_id
         where g.name = ? and (? is null or q.name = ?)""",
@@ -234,7 +238,7 @@ def delete_group(session: Session, group: str, queue: str | None, forget_start: 
     ).fetchall()
     for group_id, queue_id in rows:
         _remove_group(session, group, group_id, queue_id)
-    if forget_start:
+    if request.forget_start:
         session.db.execute(
             "delete from subscriptions where group_name = ? and (? is null or queue_name = ?)",
             (group, queue, queue),

@@ -6,8 +6,10 @@ A group has a cursor in every partition of its queue, made when either of them i
 from __future__ import annotations
 
 from monarq.errors import InvalidRequestError
-from monarq.model import Queue, QueueKind, Seek, StartFrom
+from monarq.model import Queue, QueueKind, StartFrom
+from monarq.operations.groups import Seek
 from monarq.store.sqlite import groups, segment_log
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.session import Session
 from monarq.store.validation import no_groups
 
@@ -194,8 +196,8 @@ def subscribe(
     return join(session, group, start, queue)
 
 
+@handles(Seek)
 def seek(session: Session, request: Seek) -> int:
-    """Move a group, which is made if it does not exist."""
     queue = session.queue(request.queue)
     if queue.kind is QueueKind.WORK:
         raise no_groups(queue.name)

@@ -10,8 +10,6 @@ from monarq.model import (
     POP_MAX_BYTES,
     Ack,
     Acked,
-    Cursor,
-    Group,
     Page,
     Pop,
     Popped,
@@ -22,14 +20,13 @@ from monarq.model import (
     QueueStats,
     Renew,
     Renewed,
-    Seek,
     StartFrom,
     Transaction,
     TransactionDone,
 )
 from monarq.store import validation
 from monarq.store.contract import Outcome
-from monarq.store.sqlite import acks, group_lists, groups, joining, pop, push, queues, transactions
+from monarq.store.sqlite import acks, joining, pop, push, queues, transactions
 from monarq.store.sqlite.ack_and_pop import ack_and_pop
 from monarq.store.sqlite.calls import Calls, each
 
@@ -136,25 +133,6 @@ class QueueCalls(Calls):
 
     # --- groups ------------------------------------------------------------------------
 
-    async def list_groups(
-        self,
-        *,
-        queue: str | None = None,
-        group: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Group]:
-        return await self._read(
-            lambda session: group_lists.list_groups(session, queue, group, limit, after)
-        )
-
-    async def list_cursors(
-        self, queue: str, group: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[Cursor]:
-        return await self._read(
-            lambda session: group_lists.list_cursors(session, queue, group, limit, after)
-        )
-
     async def subscribe(
         self,
         group: str,
@@ -166,14 +144,4 @@ class QueueCalls(Calls):
     ) -> int:
         return await self._write(
             lambda session: joining.subscribe(session, group, start, queue, namespace, task)
-        )
-
-    async def seek(self, request: Seek) -> int:
-        return await self._write(lambda session: joining.seek(session, request))
-
-    async def delete_group(
-        self, group: str, *, queue: str | None = None, forget_start: bool = True
-    ) -> int:
-        return await self._write(
-            lambda session: groups.delete_group(session, group, queue, forget_start)
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from monarq.errors import ConflictError, NotFoundError
-from monarq.model import Page, Queue, QueueKind, Seek, SeekPreview, Standing
+from monarq.model import Page, Queue, QueueKind, SeekPreview, Standing
+from monarq.operations.groups import Seek
 from monarq.store import paging, sealing
 from monarq.store.sqlite import segment_log
 from monarq.store.sqlite.cursors import MOVED

@@ -12,10 +12,10 @@ from monarq.model import (
     Latency,
     Page,
     QueueFlow,
-    Seek,
     SeekPreview,
     Standing,
 )
+from monarq.operations.groups import Seek
 from monarq.store import paging, sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
 from monarq.store.sqlite import dead_letters, flows, item_calls, items, logs, standings

@@ -21,9 +21,10 @@ from monarq.model import (
     DeadLetterFilter,
     ItemState,
     QueueKind,
-    Seek,
     Trace,
 )
+from monarq.operations.groups import Seek
+from monarq.operations.validation import validated
 from monarq.store import positions
 from monarq.store.contract.watching import MOST_FLOWS
 from monarq.store.exported import MOST_SPANS
@@ -41,7 +42,6 @@ from monarq.store.validation.requests import (
     check_dead_letter_filter,
     check_item_id,
     check_output,
-    check_seek,
     check_start,
     check_trace,
 )
@@ -164,7 +164,7 @@ _GROUP = _name("consumerGroup")
 _PARTITION_ID = _int("partitionId", 1, _MOST)
 _TRANSACTION_ID = _name("transactionId")
 _FILTER = _request(DeadLetterFilter, check_dead_letter_filter)
-_SEEK = _request(Seek, check_seek)
+_SEEK = _request(Seek, validated)
 _ITEM = {"item_id": check_item_id}
 _STATE = _optional(_choice("state", ItemState))
 _QUEUE_OR_ALL = {"queue": _optional(_QUEUE)}
@@ -197,8 +197,6 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "set_paused": {"name": _QUEUE, "paused": _bool("paused"), **_RIGHTS},
     "queue_stats": {**_QUEUE_OR_ALL, **_PAGE},
     # groups
-    "list_groups": {**_QUEUE_OR_ALL, "group": _optional(_GROUP), **_PAGE},
-    "list_cursors": {"queue": _QUEUE, "group": _GROUP, **_PAGE},
     "subscribe": {
         "group": _GROUP,
         "start": check_start,
@@ -206,8 +204,6 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         "namespace": _optional(_name("namespace")),
         "task": _optional(_name("task")),
     },
-    "seek": {"request": _SEEK},
-    "delete_group": {"group": _GROUP, **_QUEUE_OR_ALL, "forget_start": _bool("forgetStart")},
     # dead letters
     "list_dead_letters": {"which": _FILTER, **_PAGE},
     "count_dead_letters": {"which": _FILTER},

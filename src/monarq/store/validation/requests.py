@@ -15,8 +15,6 @@ from monarq.model import (
     Pop,
     Push,
     Renew,
-    Seek,
-    SeekTo,
     StartFrom,
     Trace,
     Transaction,
@@ -109,22 +107,6 @@ def check_transaction(request: Transaction) -> None:
                 check_ack(operation)
         except InvalidRequestError as error:
             raise TransactionFailedError(index, error) from None
-
-
-def check_seek(request: Seek) -> None:
-    check_name(request.group, "consumerGroup")
-    check_name(request.queue, "queue")
-    if request.partition is not None:
-        check_name(request.partition, "partition")
-    targets = (request.to, request.time, request.seq)
-    if sum(target is not None for target in targets) != 1:
-        raise InvalidRequestError("seek to exactly one of start or end, a time, or a seq")
-    if request.to is not None and not isinstance(request.to, SeekTo):
-        raise InvalidRequestError(f"seek to one of {', '.join(SeekTo)}")
-    if request.time is not None:
-        check_time(request.time, "time")
-    if request.seq is not None:
-        check_int(request.seq, "seq", 1, 2**62)
 
 
 def check_dead_letter_filter(which: DeadLetterFilter) -> None:
