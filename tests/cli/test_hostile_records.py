@@ -46,8 +46,8 @@ def store_record(cli: Invoke, kind: str, key: str, value: bytes) -> None:
     path = address_of(cli).removeprefix("sqlite:///")
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute(
-            "insert into records (kind, key, value, updated_at) values (?, ?, ?, 1)",
-            (kind, key, value),
+            "insert into records (kind, key, value, updated_at) values (?, ?, ?, ?)",
+            (kind, key, value, time.time_ns() // 1000),
         )
 
 

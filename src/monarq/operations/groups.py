@@ -254,6 +254,7 @@ class Seek(Operation[int], frozen=True, kw_only=True):
             "Move a group's cursor in one partition; to the end if the body is empty",
             role=Role.WRITE,
             body=SeekPartitionBody,
+            needs_body=False,
             answer=Sought,
             result="lag",
             errors=(404, 409),

@@ -76,6 +76,8 @@ class Route(Struct, frozen=True):
     result: str = ""
     body: type[Body] | None = None
     """Other spellings of the body, where clients of Queen send them."""
+    needs_body: bool = True
+    """False if an empty body, or none, is a valid one."""
     status: int = 200
     errors: tuple[int, ...] = ()
     name: str = ""

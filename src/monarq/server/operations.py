@@ -49,6 +49,7 @@ def _route(operation: type[Operation[Any]], route: declared.Route) -> Route:
         role=route.role,
         query=None if in_body else given,
         body=given if in_body else None,
+        needs_body=route.needs_body,
         answer=route.answer or result_type(operation),
         status=route.status,
         errors=route.errors,
