@@ -8,7 +8,7 @@ import pytest
 from monarq.client.async_client import AsyncClient
 from monarq.client.buffering import UnsentError
 from monarq.errors import InvalidRequestError, NotFoundError, TransactionFailedError
-from monarq.model import DeadLetterFilter, Push, PushItem, QueueKind
+from monarq.model import Push, PushItem, QueueKind
 
 Act = Callable[[AsyncClient], Awaitable[object]]
 
@@ -41,11 +41,11 @@ NO_TEXT: dict[str, tuple[Act, str]] = {
     "partition": (lambda mq: mq.queue("q").partition(LONE).push(1), "partition"),
     "queue": (lambda mq: mq.admin.get_queue(LONE), "queue"),
     "queue to clear": (lambda mq: mq.admin.clear_queue("a\0"), "queue"),
-    "group": (lambda mq: mq.admin.list_groups(queue="q", group=LONE), "consumerGroup"),
+    "group": (lambda mq: mq.admin.list_groups(queue="q", group=LONE), "group"),
     "message": (lambda mq: mq.admin.get_message(1, LONE), "transactionId"),
     "record key": (lambda mq: mq.admin.put_record("kind", LONE, b"1"), "key"),
     "trace name": (lambda mq: mq.admin.list_traces(name=LONE), "name"),
-    "target of a redrive": (lambda mq: mq.admin.redrive(DeadLetterFilter(), to=LONE), "to"),
+    "target of a redrive": (lambda mq: mq.admin.redrive(all=True, to_queue=LONE), "toQueue"),
     "popped group": (lambda mq: mq.queue("q").pop(group=LONE), "consumerGroup"),
 }
 

@@ -16,7 +16,7 @@ from monarq.client.schedules import Schedule
 from monarq.errors import CommandsRefusedError, ForbiddenError
 from monarq.job import CommandJob, TaskJob
 from monarq.jobs.worker import Worker
-from monarq.model import DeadLetterFilter, Item, ItemState, Push, PushItem
+from monarq.model import Item, ItemState, Push, PushItem
 from tests.postgres_server import fresh_database
 from tests.server.serving import ServerProcess
 from tests.shared_postgres import POSTGRES_NAMES
@@ -225,8 +225,8 @@ async def test_an_admin_that_redrives_a_plain_item_makes_no_command_of_it(
     await until_state(roles.jobs, item_id, ItemState.DEAD)
     await roles.admin.queue("run").configure(kind="work", runs_commands=True)
     with pytest.raises(CommandsRefusedError):
-        await roles.admin.admin.redrive(DeadLetterFilter(queue=QUEUE), to="run")
-    await roles.admin.admin.redrive(DeadLetterFilter(queue=QUEUE))
+        await roles.admin.admin.redrive(queue=QUEUE, to_queue="run")
+    await roles.admin.admin.redrive(queue=QUEUE)
     await until_state(roles.jobs, item_id, ItemState.DEAD)
     assert not (tmp_path / "harm").exists()
 

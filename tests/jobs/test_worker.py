@@ -16,7 +16,7 @@ from monarq.jobs.commands import Stream
 from monarq.jobs.live_output import LiveOutput
 from monarq.jobs.presence import Presence, read_worker
 from monarq.jobs.worker import Worker
-from monarq.model import DeadLetterFilter, Item, ItemState, Push, PushItem, QueueKind
+from monarq.model import Item, ItemState, Push, PushItem, QueueKind
 from monarq.operations.records import STOP_KIND, WORKER_KIND
 from tests.postgres_server import fresh_database
 from tests.shared_postgres import POSTGRES_NAMES
@@ -82,7 +82,7 @@ async def test_what_fails_is_tried_again_and_then_dead(mq: AsyncClient) -> None:
     await until_state(mq, item_id, ItemState.DEAD)
     attempts = await mq.admin.item_attempts(item_id)
     assert [attempt.error for attempt in attempts] == ["exit code 3: no"] * 3
-    [letter] = (await mq.admin.list_dead_letters(DeadLetterFilter(queue="jobs"))).rows
+    [letter] = (await mq.admin.list_dead_letters(queue="jobs")).rows
     assert letter.error == "exit code 3: no"
 
 
@@ -116,7 +116,7 @@ async def test_a_job_that_takes_too_long_fails(mq: AsyncClient) -> None:
 async def test_what_is_no_job_is_buried(mq: AsyncClient) -> None:
     await mq.link.push(Push([PushItem("jobs", b'{"x":1}')], commands=True))
     await burst(mq)
-    [letter] = (await mq.admin.list_dead_letters(DeadLetterFilter(queue="jobs"))).rows
+    [letter] = (await mq.admin.list_dead_letters(queue="jobs")).rows
     assert "either a `command` or a `task`" in letter.error
 
 

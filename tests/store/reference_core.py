@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET, Raw
 
 from monarq.clock import Clock, micros
 from monarq.errors import ConflictError, InvalidRequestError, MonarqError, NotFoundError
-from monarq.ids import message_id, parse_message_id
+from monarq.ids import NumberText, message_id, parse_message_id
 from monarq.model import (
     DeadLetter,
     ItemState,
@@ -22,6 +23,7 @@ from monarq.model import (
     QueueOptions,
 )
 from monarq.store import validation
+from monarq.times import Micros
 from tests.store.reference_state import (
     CursorState,
     GroupState,
@@ -352,21 +354,21 @@ class ReferenceCore:
         self.world.dead += 1
         self.world.letters.append(
             DeadLetter(
-                id=self.world.dead,
+                id=NumberText(self.world.dead),
+                message_id=message_id(partition.id, thing.seq),
+                transaction_id=thing.transaction_id,
+                partition_id=NumberText(partition.id),
                 queue=queue.name,
                 partition=partition.name,
-                partition_id=partition.id,
-                seq=thing.seq,
-                transaction_id=thing.transaction_id,
                 group=group,
-                payload=thing.payload,
                 error=error,
                 attempts=attempts,
-                created_at=thing.created_at,
-                failed_at=self.now,
+                raw=Raw(thing.payload),
                 trace_id=thing.trace_id,
                 producer=thing.producer,
-                headers=thing.headers,
+                created_at=Micros(thing.created_at),
+                failed_at=Micros(self.now),
+                raw_headers=UNSET if thing.headers is None else Raw(thing.headers),
             )
         )
         return True

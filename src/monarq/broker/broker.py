@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from monarq.broker import group_operations
 from monarq.broker.availability import Opener
 from monarq.broker.batching import fail
+from monarq.broker.composed import carry_out
 from monarq.broker.failover import Route
 from monarq.broker.inboxes import AckCall, RenewCall, TransactionCall
 from monarq.broker.measures import Measures
-from monarq.broker.operations import Composition, handles
 from monarq.broker.parts import Parts
 from monarq.broker.peers import Peers
 from monarq.broker.places import QUEUED, AckAndPopCall, PopCall
@@ -48,10 +47,7 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
-from monarq.operations import BROKER_OPERATIONS
-from monarq.operations.handlers import check
 from monarq.operations.operation import Operation
-from monarq.operations.validation import validated
 from monarq.store.contract import Outcome, Store
 from monarq.store.validation import check_pop
 
@@ -60,11 +56,6 @@ log = logging.getLogger(__name__)
 C = TypeVar("C", bound=asyncio.Future[Any])
 P = TypeVar("P", bound=PopCall)
 R = TypeVar("R")
-
-#: Modules whose import registers handlers.
-HANDLER_MODULES = (group_operations,)
-
-check("the broker", handles, wanted=BROKER_OPERATIONS)
 
 
 class Broker:
@@ -298,12 +289,8 @@ class Broker:
 
         Without `commands` the caller may not work on shell commands.
         """
-        handler = handles.table.get(type(request))
-        if handler is None:
-            return await self.store.call(request, commands=commands)
-        composition = Composition(self.store, self._clock.now(), commands)
-        result: R = await handler(composition, validated(request))
-        return result
+        now = self._clock.now()
+        return await carry_out(self.store, request, now=now, commands=commands)
 
     # --- everything else -----------------------------------------------------------------
 

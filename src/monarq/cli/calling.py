@@ -277,7 +277,11 @@ def print_json(value: Any) -> None:
 
     from monarq.cli.terminal import shown_json
 
-    print(shown_json(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)))
+    print(
+        shown_json(
+            json.dumps(msgspec.to_builtins(value, enc_hook=int), ensure_ascii=False, indent=2)
+        )
+    )
 
 
 def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:

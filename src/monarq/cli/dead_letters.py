@@ -10,7 +10,7 @@ import typer
 from monarq.cli.calling import Caller, RawOption, calling, confirm
 from monarq.cli.formats import counted, moment, payload_value
 from monarq.errors import InvalidRequestError, NotFoundError
-from monarq.model import DeadLetter, DeadLetterFilter
+from monarq.model import DeadLetter
 from monarq.model.pages import all_rows
 
 app = typer.Typer(help="Look at what is dead, and bring it back.", no_args_is_help=True)
@@ -38,9 +38,8 @@ def list_letters(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 50,
 ) -> None:
     """List dead letters, the newest first."""
-    which = DeadLetterFilter(queue=queue, group=group)
     with caller.looking() as client:
-        page = client.admin.list_dead_letters(which, limit=limit)
+        page = client.admin.list_dead_letters(queue=queue, group=group, limit=limit)
     caller.rows(
         [_row(letter) for letter in page.rows],
         ("number", "queue", "id", "attempts", "failed_at", "error"),
@@ -99,7 +98,7 @@ def retry(
     with caller.client() as client:
         which = _choose(client, letter, everything, queue, group)
         count = 0
-        while moved := client.admin.redrive(which, to=to):
+        while moved := client.admin.redrive(**which, to_queue=to):
             count += moved
             if moved < 1000:
                 break
@@ -119,31 +118,32 @@ def purge(
     """Delete dead letters for good."""
     with caller.client() as client:
         which = _choose(client, letter, everything, queue, group)
-        total = 1 if which.ids else client.admin.count_dead_letters(which)
+        matching = {name: value for name, value in which.items() if name != "all"}
+        total = client.admin.list_dead_letters(**matching, limit=1).total
         if total:
             confirm(f"Delete {counted(total, 'dead letter')} for good?", yes)
-        count = client.admin.purge_dead_letters(which) if total else 0
+        count = client.admin.purge_dead_letters(**which) if total else 0
     caller.answer({"purged": count}, f"deleted {count:,}")
 
 
 def _choose(
     client: Any, letter: str | None, everything: bool, queue: str | None, group: str | None
-) -> DeadLetterFilter:
+) -> dict[str, Any]:
+    """Return the fields that choose the dead letters."""
     if (letter is None) != everything:
         raise InvalidRequestError("name a dead letter, or say --all (with --queue for one queue)")
     if letter is None:
-        return DeadLetterFilter(queue=queue, group=group)
+        return {"queue": queue, "group": group, "all": queue is None and group is None}
     found = _find(client, letter, queue)
-    return DeadLetterFilter(queue=found.queue, ids=[found.id])
+    return {"queue": found.queue, "ids": [found.id]}
 
 
 def _find(client: Any, letter: str | None, queue: str | None) -> DeadLetter:
     """By its number, or by the id of the job or message: the newest with that id."""
     if letter is None:
         raise InvalidRequestError("name a dead letter: `monarq dlq list` shows them")
-    which = DeadLetterFilter(queue=queue)
     rows: Iterator[DeadLetter] = all_rows(
-        lambda limit, after: client.admin.list_dead_letters(which, limit=limit, after=after)
+        lambda limit, after: client.admin.list_dead_letters(queue=queue, limit=limit, after=after)
     )
     for row in rows:
         if letter in (row.transaction_id, str(row.id)):

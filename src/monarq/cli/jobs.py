@@ -16,7 +16,7 @@ from monarq.cli.tables import printable, state_text
 from monarq.cli.terminal import shown
 from monarq.errors import NotFoundError
 from monarq.job import ITEM_STATE, JobState, job_state
-from monarq.model import DeadLetterFilter, ItemState
+from monarq.model import ItemState
 
 if TYPE_CHECKING:
     from monarq.cli.looking import Looker
@@ -286,8 +286,7 @@ def clear(
             confirm(f"Remove {counted(total, 'job')} from {', '.join(names)}?", yes)
         # Clearing leaves what is dead: that goes with its dead letters.
         removed = {
-            name: client.admin.clear_queue(name)
-            + client.admin.purge_dead_letters(DeadLetterFilter(queue=name))
+            name: client.admin.clear_queue(name) + client.admin.purge_dead_letters(queue=name)
             for name in names
         }
     count = sum(removed.values())

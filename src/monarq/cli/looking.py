@@ -8,9 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from monarq.clock import SystemClock
+from monarq.operations.calls import SyncCalls
+from monarq.operations.operation import Operation
 from monarq.store.contract import Store
+
+R = TypeVar("R")
 
 
 class Looker(Protocol):
@@ -21,10 +26,15 @@ class Looker(Protocol):
     def admin(self) -> Any: ...
 
 
-class _Admin:
+class _Admin(SyncCalls):
     def __init__(self, store: Store, runner: asyncio.Runner) -> None:
         self._store = store
         self._runner = runner
+
+    def call(self, request: Operation[R]) -> R:
+        from monarq.broker.composed import carry_out
+
+        return self._runner.run(carry_out(self._store, request, now=SystemClock().now()))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):

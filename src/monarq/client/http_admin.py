@@ -11,15 +11,12 @@ from monarq.client.http_entries import HttpEntries
 from monarq.client.http_items import item_body
 from monarq.client.http_operations import quoted
 from monarq.client.http_reading import (
-    dead_letter_of,
     partition_of,
     pushed_of,
     queue_of,
     stats_of,
 )
 from monarq.model import (
-    DeadLetter,
-    DeadLetterFilter,
     Page,
     PartitionStats,
     Push,
@@ -31,9 +28,7 @@ from monarq.model import (
 )
 from monarq.store.validation import option_changes
 from monarq.store.validation.calls import checks_arguments
-from monarq.times import iso_or_none
 from monarq.wire.configure import ConfigureAnswer
-from monarq.wire.dead_letters import DeadLettersAnswer, Purged, Redriven
 from monarq.wire.push import PushedItem
 from monarq.wire.queues import (
     PartitionsAnswer,
@@ -134,48 +129,3 @@ class HttpAdmin(HttpEntries):
         path = "/api/v1/resources/partitions"
         answer = await self._call("GET", path, PartitionsAnswer, query=query)
         return Page([partition_of(row) for row in answer.partitions], answer.next)
-
-    # --- dead letters ------------------------------------------------------------------------
-
-    async def list_dead_letters(
-        self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
-    ) -> Page[DeadLetter]:
-        query = {**_filter(which), "limit": limit, "after": after}
-        answer = await self._call("GET", "/api/v1/dlq", DeadLettersAnswer, query=query)
-        return Page([dead_letter_of(row) for row in answer.messages], answer.next)
-
-    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
-        query = {**_filter(which), "limit": 1}
-        answer = await self._call("GET", "/api/v1/dlq", DeadLettersAnswer, query=query)
-        return int(answer.total)
-
-    async def redrive(
-        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
-    ) -> int:
-        body = {**_choice(which), "toQueue": to, "limit": limit}
-        answer = await self._call("POST", "/api/v1/dlq/redrive", Redriven, body=body)
-        return int(answer.redriven)
-
-    async def purge_dead_letters(self, which: DeadLetterFilter) -> int:
-        answer = await self._call("DELETE", "/api/v1/dlq", Purged, query=_choice(which))
-        return int(answer.deleted)
-
-
-def _filter(which: DeadLetterFilter) -> dict[str, Any]:
-    return {
-        "queue": which.queue,
-        "consumerGroup": which.group,
-        "partition": which.partition,
-        "from": iso_or_none(which.failed_from),
-        "to": iso_or_none(which.failed_to),
-        "error": which.error,
-        "ids": None if which.ids is None else [str(number) for number in which.ids],
-    }
-
-
-def _choice(which: DeadLetterFilter) -> dict[str, Any]:
-    """A filter of what is to be changed: that it means everything has to be said."""
-    chosen = _filter(which)
-    if all(value is None for value in chosen.values()):
-        chosen["all"] = True
-    return chosen

@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from monarq.ids import NumberText
-from monarq.model import Page
-from monarq.operations import Operation, Paged
+from monarq.operations import Operation
 from monarq.operations.codec import enc_hook
 from monarq.operations.handlers import result_type
 from monarq.operations.http import has_body, in_path
@@ -40,14 +39,7 @@ async def send(call: Call, request: Operation[R]) -> R:
     values = {name: _on_wire(value, in_body) for name, value in given.items()}
     kind = route.answer or result_type(type(request))
     part = {"body": values} if in_body else {"query": values}
-    answer = await call(route.method, path, kind, **part)
-    if route.answer is None:
-        result: R = answer
-    elif isinstance(request, Paged):
-        result = Page(getattr(answer, route.result), answer.next)  # type: ignore[assignment]
-    else:
-        result = getattr(answer, route.result)
-    return result
+    return request.read(route, await call(route.method, path, kind, **part))
 
 
 def _route(request: Operation[Any], given: dict[str, Any]) -> Route:
@@ -66,6 +58,8 @@ def quoted(name: str) -> str:
 def _on_wire(value: Any, in_body: bool) -> Any:
     if isinstance(value, bytes):
         return Raw(value)
+    if isinstance(value, list):
+        return [_on_wire(one, in_body) for one in value]
     if isinstance(value, bool) and not in_body:
         return "true" if value else "false"
     return enc_hook(value) if isinstance(value, Micros | NumberText) else value

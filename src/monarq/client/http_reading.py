@@ -6,7 +6,6 @@ from msgspec import Raw, UnsetType
 
 from monarq.model import (
     Attempt,
-    DeadLetter,
     Item,
     Message,
     PartitionStats,
@@ -17,7 +16,6 @@ from monarq.model import (
     Trace,
 )
 from monarq.times import parse_time
-from monarq.wire.dead_letters import DeadLetterRow
 from monarq.wire.items import ItemDetail, ItemRow
 from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
@@ -104,25 +102,6 @@ def stats_of(row: QueueRow) -> QueueStats:
         dead=counts.dead,
         dead_letters=counts.dead_letters,
         states=counts.states,
-    )
-
-
-def dead_letter_of(row: DeadLetterRow) -> DeadLetter:
-    return DeadLetter(
-        id=int(row.id),
-        queue=row.queue,
-        partition=row.partition,
-        partition_id=int(row.partition_id),
-        seq=int(row.message_id.partition("-")[2]),
-        transaction_id=row.transaction_id,
-        group=row.consumer_group,
-        payload=bytes(row.data),
-        error=row.error_message,
-        attempts=row.attempts,
-        created_at=micros(row.created_at),
-        failed_at=micros(row.failed_at),
-        trace_id=row.trace_id,
-        producer=row.producer_sub,
     )
 
 

@@ -15,8 +15,6 @@ from monarq.model import (
     Ack,
     Acked,
     Attempt,
-    DeadLetter,
-    DeadLetterFilter,
     Item,
     ItemState,
     OutputPart,
@@ -80,18 +78,6 @@ class Admin(Calls, Protocol):
     async def list_partitions(
         self, queue: str, *, limit: int = 100, after: str | None = None
     ) -> Page[PartitionStats]: ...
-
-    async def list_dead_letters(
-        self, which: DeadLetterFilter, *, limit: int = 100, after: str | None = None
-    ) -> Page[DeadLetter]: ...
-
-    async def count_dead_letters(self, which: DeadLetterFilter) -> int: ...
-
-    async def redrive(
-        self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000
-    ) -> int: ...
-
-    async def purge_dead_letters(self, which: DeadLetterFilter) -> int: ...
 
     async def list_messages(
         self,

@@ -18,8 +18,6 @@ from monarq.errors import MonarqError, NotFoundError
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
-    DeadLetter,
-    DeadLetterFilter,
     Group,
     Page,
     PartitionStats,
@@ -34,6 +32,7 @@ from monarq.model import (
     SeekTo,
     StartFrom,
 )
+from monarq.operations.dead_letters import DeadLetterPage
 
 if TYPE_CHECKING:
     from monarq.client.async_client import AsyncClient
@@ -360,24 +359,33 @@ class AsyncQueue(Generic[T]):
 
     async def dead_letters(
         self, *, group: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[DeadLetter]:
+    ) -> DeadLetterPage:
+        """Dead letters, newest first, and in `total` how many there are."""
         return await self._client.admin.list_dead_letters(
-            self._dead(group), limit=limit, after=after
+            queue=self.name,
+            partition=self.partition_name,
+            group=group,
+            limit=limit,
+            after=after,
         )
 
     async def redrive(
         self, *, group: str | None = None, ids: list[int] | None = None, to: str | None = None
     ) -> int:
         """Put dead letters back, here or into the queue `to`; how many."""
-        which = msgspec.structs.replace(self._dead(group), ids=ids)
-        return await self._client.admin.redrive(which, to=to)
+        return await self._client.admin.redrive(
+            queue=self.name,
+            partition=self.partition_name,
+            group=group,
+            ids=ids,
+            to_queue=to,
+        )
 
     async def purge(self, *, group: str | None = None, ids: list[int] | None = None) -> int:
-        which = msgspec.structs.replace(self._dead(group), ids=ids)
-        return await self._client.admin.purge_dead_letters(which)
-
-    def _dead(self, group: str | None) -> DeadLetterFilter:
-        return DeadLetterFilter(queue=self.name, partition=self.partition_name, group=group)
+        """Remove dead letters for good; return how many."""
+        return await self._client.admin.purge_dead_letters(
+            queue=self.name, partition=self.partition_name, group=group, ids=ids
+        )
 
     def __repr__(self) -> str:
         partition = "" if self.partition_name is None else f"/{self.partition_name}"

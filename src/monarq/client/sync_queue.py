@@ -14,7 +14,6 @@ from monarq.client.sync_received import SyncBatch, SyncReceived
 from monarq.client.times import Moment
 from monarq.model import (
     DEFAULT_GROUP,
-    DeadLetter,
     Group,
     Page,
     PartitionStats,
@@ -24,6 +23,7 @@ from monarq.model import (
     SeekTo,
     StartFrom,
 )
+from monarq.operations.dead_letters import DeadLetterPage
 
 T = TypeVar("T")
 
@@ -136,7 +136,7 @@ class SyncQueue(Generic[T]):
     def delete_group(self, group: str) -> bool:
         return self._portal.run(self.queue.delete_group(group))
 
-    def dead_letters(self, **options: Any) -> Page[DeadLetter]:
+    def dead_letters(self, **options: Any) -> DeadLetterPage:
         return self._portal.run(self.queue.dead_letters(**options))
 
     def redrive(self, **options: Any) -> int:

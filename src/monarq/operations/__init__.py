@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from monarq.operations.dead_letters import ListDeadLetters, PurgeDeadLetters, Redrive
 from monarq.operations.groups import (
     DeleteGroup,
     GetGroup,
@@ -17,6 +18,9 @@ from monarq.operations.operation import Operation, Paged
 from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (
+    ListDeadLetters,
+    Redrive,
+    PurgeDeadLetters,
     ListGroups,
     ListLaggingGroups,
     GetGroup,

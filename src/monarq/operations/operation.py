@@ -119,6 +119,11 @@ class Operation(
         """Return the HTTP answer for a result."""
         return result if route.answer is None else route.answer(**{route.result: result})
 
+    def read(self, route: Route, answer: Any) -> R:
+        """Return the result that an HTTP answer holds."""
+        result: R = answer if route.answer is None else getattr(answer, route.result)
+        return result
+
 
 class Paged(Operation[Page[Row]], Generic[Row], frozen=True, kw_only=True):
     """Returns one page of a list.
@@ -147,3 +152,6 @@ class Paged(Operation[Page[Row]], Generic[Row], frozen=True, kw_only=True):
         return route.answer(
             limit=self.limit, offset=self.offset, next=result.next, **{route.result: result.rows}
         )
+
+    def read(self, route: Route, answer: Any) -> Page[Row]:
+        return Page(getattr(answer, route.result), answer.next)

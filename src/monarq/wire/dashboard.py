@@ -8,10 +8,16 @@ from msgspec import Meta, Struct, field
 
 from monarq.health import State
 from monarq.model import ItemState
-from monarq.wire.dead_letters import DeadLetterId
 from monarq.wire.items import ItemRow
 from monarq.wire.paging import Limit
-from monarq.wire.shown import MessageIdText, NameFilter, PartitionIdText, TimeFilter, TimeText
+from monarq.wire.shown import (
+    DeadLetterId,
+    MessageIdText,
+    NameFilter,
+    PartitionIdText,
+    TimeFilter,
+    TimeText,
+)
 from monarq.wire.status import BufferAnswer, ProcessFigures
 from monarq.wire.watching import Rate, Seconds
 

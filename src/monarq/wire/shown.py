@@ -56,3 +56,7 @@ MessageIdText = Annotated[
         description="the partition's number and the seq, such as 12-345",
     ),
 ]
+
+DeadLetterId = Annotated[
+    str, Meta(pattern="^[1-9][0-9]{0,17}$", description="a dead letter's `id`")
+]

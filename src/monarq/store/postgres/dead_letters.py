@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET, Raw
+
 from monarq.crypto import Cipher
 from monarq.errors import NotFoundError
-from monarq.ids import message_id
+from monarq.ids import NumberText, message_id
 from monarq.model import ERROR_KEY_LENGTH, DeadLetter, DeadLetterFilter, Page, Queue
 from monarq.store import paging, sealing
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
@@ -16,6 +18,7 @@ from monarq.store.validation import (
     check_may_work,
     check_redrive_of_commands,
 )
+from monarq.times import Micros
 
 ERROR_KEY = f"left(split_part(d.error, chr(10), 1), {ERROR_KEY_LENGTH})"
 MATCHING = f"""
@@ -66,15 +69,17 @@ async def list_dead_letters(
         limit + 1,
     )
     letters = [_letter_from(row, cipher) for row in rows]
-    return paging.page(letters, limit, "dead letters", lambda letter: letter.id)
+    return paging.page(letters, limit, "dead letters", lambda letter: int(letter.id))
 
 
 async def count_dead_letters(
     database: Database, cipher: Cipher | None, which: DeadLetterFilter
 ) -> int:
+    if which == DeadLetterFilter():
+        sums = "select coalesce(sum(dead_letters), 0)::bigint from monarq.counters"
+        return int(await database.fetchval(sums))
     values = arguments(which, cipher)
-    count: int = await database.fetchval(f"select count(*) {MATCHING}", *values)
-    return count
+    return int(await database.fetchval(f"select count(*) {MATCHING}", *values))
 
 
 async def _queue(database: Database, name: str) -> Queue | None:
@@ -224,20 +229,22 @@ async def _lock_some(
 
 
 def _letter_from(row: Any, cipher: Cipher | None) -> DeadLetter:
+    sealed = row["headers"]
+    headers = None if sealed is None else sealing.open_headers(sealed.encode(), cipher)
     return DeadLetter(
-        id=row["id"],
+        id=NumberText(row["id"]),
+        message_id=message_id(row["partition_id"], row["seq"]),
+        transaction_id=row["transaction_id"],
+        partition_id=NumberText(row["partition_id"]),
         queue=row["queue"],
         partition=row["partition_name"],
-        partition_id=row["partition_id"],
-        seq=row["seq"],
-        transaction_id=row["transaction_id"],
         group=row["group_name"],
-        payload=_opened(row, cipher),
         error=sealing.open_error(row["error"], cipher, row["queue"]),
         attempts=row["attempts"],
-        created_at=row["created_at"],
-        failed_at=row["failed_at"],
+        raw=Raw(_opened(row, cipher)),
         trace_id=row["trace_id"],
         producer=row["producer"],
-        headers=row["headers"] and sealing.open_headers(row["headers"].encode(), cipher),
+        created_at=Micros(row["created_at"]),
+        failed_at=Micros(row["failed_at"]),
+        raw_headers=UNSET if headers is None else Raw(headers),
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Raw
 
 from monarq.clock import micros
 from monarq.crypto import is_sealed, is_sealed_text
-from monarq.ids import message_id
+from monarq.ids import NumberText, message_id
 from monarq.model import (
     DEFAULT_PARTITION,
     ERROR_KEY_LENGTH,
@@ -27,6 +28,7 @@ from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
 from monarq.store.sqlite.deaths import with_headers
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
+from monarq.times import Micros
 
 _SELECT = """
 select d.id, q.name, d.partition_name, d.partition_id, d.seq, d.transaction_id, d.group_name,
@@ -89,7 +91,7 @@ def matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]]
         texts = msgspec.json.encode(lines).decode()
         terms[f"{ERROR_KEY} in (select value from json_each(?))"] = texts
     if which.ids is not None:
-        ids = msgspec.json.encode(which.ids).decode()
+        ids = msgspec.json.encode([int(number) for number in which.ids]).decode()
         terms["d.id in (select value from json_each(?))"] = ids
     return " and ".join(terms) or "true", list(terms.values())
 
@@ -104,16 +106,28 @@ def list_dead_letters(
         (*values, 1 << 62 if last is None else last, limit + 1),
     )
     letters = [_to_letter(session, _Letter(*row)) for row in rows]
-    return paging.page(letters, limit, "dead letters", lambda letter: letter.id)
+    return paging.page(letters, limit, "dead letters", lambda letter: int(letter.id))
 
 
 def _to_letter(session: Session, row: _Letter) -> DeadLetter:
-    fields = row._asdict()
-    del fields["priority"]
-    fields["payload"] = _opened(session, row)
-    fields["error"] = sealing.open_error(row.error, session.cipher, row.queue)
-    fields["headers"] = sealing.open_headers(row.headers, session.cipher)
-    return DeadLetter(**fields)
+    headers = sealing.open_headers(row.headers, session.cipher)
+    return DeadLetter(
+        id=NumberText(row.id),
+        message_id=message_id(row.partition_id, row.seq),
+        transaction_id=row.transaction_id,
+        partition_id=NumberText(row.partition_id),
+        queue=row.queue,
+        partition=row.partition,
+        group=row.group,
+        error=sealing.open_error(row.error, session.cipher, row.queue),
+        attempts=row.attempts,
+        raw=Raw(_opened(session, row)),
+        trace_id=row.trace_id,
+        producer=row.producer,
+        created_at=Micros(row.created_at),
+        failed_at=Micros(row.failed_at),
+        raw_headers=UNSET if headers is None else Raw(headers),
+    )
 
 
 def _opened(session: Session, row: _Letter) -> bytes:

@@ -66,7 +66,7 @@ def check_label(value: object, field: str) -> None:
 
 
 def check_int(value: object, field: str, low: int, high: int) -> None:
-    if type(value) is not int or not low <= value <= high:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidRequestError(f"{field} must be a whole number from {low} to {high}")
 
 
@@ -83,7 +83,7 @@ def check_seconds(value: object, field: str, *, low: float, high: float) -> None
 
 
 def check_time(value: object, field: str) -> None:
-    if type(value) is not int or not 0 <= value <= MAX_TIME:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_TIME:
         raise InvalidRequestError(f"{field} must be a time in microseconds since 1970")
 
 
