@@ -46,3 +46,13 @@ async def test_without_deleted_messages_nothing_is_left_to_read(store: Store) ->
     _, left = await store.pass_messages("q", 2999)
     assert left == 0
     assert len(await _behind(store, 2999)) == 1
+
+
+async def test_partitions_with_deleted_messages_are_passed_over_too(store: Store) -> None:
+    for partition in ("a", "b"):
+        await push_many(store, "q", 5, partition=partition)
+    rows = (await store.list_messages("q")).rows
+    for row in (rows[1], rows[4]):
+        await store.delete_message(row.partition_id, row.transaction_id)
+    for offset, left in ((2, 2), (3, 0), (4, 0), (8, 0)):
+        assert (await store.pass_messages("q", offset))[1] == left

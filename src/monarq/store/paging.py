@@ -63,16 +63,23 @@ class PassedOver:
         self.after = after
         self.done = offset == 0
 
-    def partition(self, partition_id: int, start: int, last_seq: int, has_deleted: bool) -> None:
-        """Pass over a partition's messages from `start` on, as far as the offset reaches."""
-        kept = max(0, last_seq - start + 1)
-        if has_deleted and kept:
+    def partition(
+        self, partition_id: int, first_seq: int, start: int, last_seq: int, deleted: int
+    ) -> None:
+        """Pass over a partition's messages from `start` on, as far as the offset reaches. Deleted
+        messages are no rows: a partition with some is passed over as a whole or not at all."""
+        kept = last_seq - start + 1
+        if kept <= 0:
+            return
+        rows = kept - deleted
+        if deleted and (start > first_seq or rows > self.left):
             self.done = True
-        elif kept:
-            passed = min(kept, self.left)
-            self.left -= passed
-            self.after = token("messages", (partition_id, start + passed - 1))
-            self.done = self.left == 0
+            return
+        passed = min(rows, self.left)
+        self.left -= passed
+        end = last_seq if passed == rows else start + passed - 1
+        self.after = token("messages", (partition_id, end))
+        self.done = self.left == 0
 
     def result(self, *, at_end: bool) -> tuple[str | None, int]:
         """The token and the rows left; at the end of the queue no rows are left."""

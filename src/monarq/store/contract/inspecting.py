@@ -32,8 +32,9 @@ class Inspecting(abc.ABC):
         after: str | None = None,
     ) -> tuple[str | None, int]:
         """Pass over the first `offset` rows of `list_messages` without reading them. Return the
-        page token to go on from, and how many rows are left to pass over by reading: deleted
-        messages are no rows, so a partition that has some is not counted."""
+        page token to go on from, and how many rows are left to pass over by reading. Deleted
+        messages are no rows: of a partition that has some, the part before the offset's end is
+        left to read."""
 
     @abc.abstractmethod
     async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:

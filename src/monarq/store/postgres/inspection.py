@@ -44,17 +44,18 @@ _SEGMENTS = """
 """
 # The index of segments that are not for everybody finds the deleted messages.
 _EXTENTS = """
-    select p.id, p.last_seq,
+    select p.id, p.first_seq, p.last_seq,
         greatest(p.first_seq, $6::bigint, case when p.id = $4 then $5::bigint end) as start,
-        exists (
-            select from monarq.segments s where s.partition_id = p.id
-                and (s.deleted > 0 or s.for_group is not null) and s.deleted > 0
-        ) as has_deleted
+        (
+            select coalesce(sum(s.deleted), 0)::bigint from monarq.segments s
+            where s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null)
+        ) as deleted
     from monarq.partitions p
     where p.queue_id = $1 and ($2::text is null or p.name = $2) and p.id >= $3
         and p.last_seq >= p.first_seq
     order by p.id limit 1000
 """
+_EXTENT = ("id", "first_seq", "start", "last_seq", "deleted")
 # Large payloads are read only of the rows that are wanted: their sizes are known without.
 _SEGMENTS_WITHIN = """
     select * from (
@@ -122,7 +123,7 @@ async def pass_messages(
             return passed.result(at_end=True)
         for row in rows:
             if not passed.done:
-                passed.partition(row["id"], row["start"], row["last_seq"], row["has_deleted"])
+                passed.partition(*(row[name] for name in _EXTENT))
         next_id = rows[-1]["id"] + 1
     return passed.result(at_end=False)
 

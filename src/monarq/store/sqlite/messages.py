@@ -68,17 +68,17 @@ def pass_messages(
     for number, _ in _partitions_from(session, found.id, last[0], partition):
         if passed.done:
             return passed.result(at_end=False)
-        first, end, has_deleted = session.db.execute(_EXTENT, (number,)).fetchone()
+        first, end, deleted = session.db.execute(_EXTENT, (number,)).fetchone()
         start = max(first, first_seq or 1, last[1] + 1 if number == last[0] else 1)
-        passed.partition(number, start, end, bool(has_deleted))
+        passed.partition(number, first, start, end, deleted)
     return passed.result(at_end=not passed.done)
 
 
 # The index of segments that are not for everybody finds the deleted messages.
 _EXTENT = """
-select first_seq, last_seq, exists (
-    select 1 from segments s where s.partition_id = partitions.id
-        and (s.deleted > 0 or s.for_group is not null) and s.deleted > 0)
+select first_seq, last_seq, (
+    select coalesce(sum(s.deleted), 0) from segments s
+    where s.partition_id = partitions.id and (s.deleted > 0 or s.for_group is not null))
 from partitions where id = ?
 """
 
