@@ -1,16 +1,20 @@
 """No message dies for another one: the expiry of a lease over several counts for none of them, and
 a message that stops its consumer every time is found and dies."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import asyncpg
 import pytest
 
 from monarq.clock import ManualClock
 from monarq.model import AckStatus, Message, Pop, Popped, SeekTo
 from monarq.operations.groups import Seek
 from monarq.store import Store
+from tests.shared_postgres import POSTGRES_NAMES
 from tests.store.calls import ack, ack_all, ack_of, pop, pop_one, push, push_many, renew
+from tests.store.conftest import Place
 from tests.store.scenarios import (
     DEAD,
     FAILED,
@@ -410,3 +414,20 @@ async def test_only_what_counts_is_counted_as_failed(store: Store, clock: Manual
         await pop(store, "q", 3 if not failed else 1)
         clock.advance(10)
         await let_time_work(store)
+
+
+@pytest.mark.parametrize("place", POSTGRES_NAMES[-1:], indirect=True)
+async def test_a_pop_of_suspects_does_not_go_through_the_backlog(
+    place: Place, store: Store, clock: ManualClock
+) -> None:
+    await ordered(store, 4, leaseTime=10)
+    await pop(store, "q", 4)
+    clock.advance(10)
+    connection = await asyncpg.connect(place.address)
+    try:
+        # To go through so many would take minutes.
+        await connection.execute(f"update {place.schema}.partitions set last_seq = 1000000000")
+    finally:
+        await connection.close()
+    async with asyncio.timeout(10):
+        assert seqs_of(await pop(store, "q", 4)) == [1, 2]

@@ -72,7 +72,8 @@ begin
         -- In order, without the acked ones, up to the first whose retry time has not come.
         with candidates as (
             select s, u.attempts, u.retry_at, u.lease_limit
-            from generate_series(c.position + 1, v_until) s
+            from generate_series(c.position + 1,
+                least(v_until, monarq.end_of_next(p_partition, p_group, c.position, p_batch))) s
             left join monarq.unresolved u
                 on u.partition_id = p_partition and u.group_id = p_group and u.seq = s
             where u.acked is not true

@@ -144,6 +144,17 @@ begin
 end
 $$;
 
+-- A seq up to which there are so many unresolved messages behind a position, if so many are kept. A
+-- series of all that is kept would be as long as the backlog.
+create or replace function monarq.end_of_next(
+    p_partition bigint, p_group bigint, p_position bigint, p_count integer
+) returns bigint
+    language sql stable
+as $$
+    select p_position + p_count + count(*) from monarq.unresolved
+    where partition_id = p_partition and group_id = p_group and acked
+$$;
+
 -- Moves the position over what is resolved, and answers the cursor as it is then.
 create or replace function monarq.advance(
     p_queue bigint, p_partition bigint, p_group bigint
@@ -268,8 +279,10 @@ begin
     if p_queue.max_wait_time_seconds > 0 then
         select array_agg(s order by s), array_agg(attempts order by s) into v_old, v_attempts from (
             select s, coalesce(u.attempts, 0) as attempts
-            from generate_series(c.position + 1, monarq.seq_before(p_partition,
-                p_now - (p_queue.max_wait_time_seconds * 1000000)::bigint + 1)) s
+            from generate_series(c.position + 1, least(
+                monarq.seq_before(p_partition,
+                    p_now - (p_queue.max_wait_time_seconds * 1000000)::bigint + 1),
+                monarq.end_of_next(p_partition, p_group, c.position, 1000))) s
             left join monarq.unresolved u
                 on u.partition_id = p_partition and u.group_id = p_group and u.seq = s
             where u.acked is not true
