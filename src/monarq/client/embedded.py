@@ -33,16 +33,18 @@ R = TypeVar("R")
 
 
 class EmbeddedAdmin(Calls):
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    """The operations and, by the names of the store's contract, the other calls of the store."""
+
+    def __init__(self, link: EmbeddedLink) -> None:
+        self._link = link
 
     async def call(self, request: Operation[R]) -> R:
-        return await self._broker.call(request)
+        return await self._link.broker.call(request)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._broker.store, name)
+        return getattr(self._link.broker.store, name)
 
 
 class EmbeddedLink(Link):
@@ -67,6 +69,7 @@ class EmbeddedLink(Link):
         self._settings = settings or Settings()
         self._subject = subject
         self._broker: Broker | None = None
+        self._admin = EmbeddedAdmin(self)
 
     async def open(self) -> None:
         broker = await Broker.start(self._open_store, self._settings, clock=self._clock)
@@ -96,7 +99,7 @@ class EmbeddedLink(Link):
 
     @property
     def admin(self) -> Admin:
-        return EmbeddedAdmin(self.broker)
+        return self._admin
 
     async def push(self, push: Push) -> list[Pushed]:
         return await self.broker.push(Push(push.items, self._subject, push.commands))
