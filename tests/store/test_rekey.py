@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -90,9 +90,9 @@ async def test_all_sealed_values_are_under_the_first_key_and_say_what_they_said(
     first = (await every(new_only.list_items, "w"))[0]
     output = await new_only.read_output(f"{first.partition_id}-{first.seq}", 1)
     assert output.data == OUTPUT
-    # Nothing is left to do, and nothing is done.
+    # Nothing is left to do, and nothing is done; a second pass makes sure of it.
     again = await rotate(rotated)
-    assert (again.changed, again.passes, again.keys) == (0, 1, report.keys)
+    assert (again.changed, again.passes, again.keys) == (0, 2, report.keys)
 
 
 async def test_a_store_that_kept_old_payloads_in_memory_does_not_bring_them_back(
@@ -310,6 +310,51 @@ async def test_pushes_pops_deaths_moves_and_retention_go_on_meanwhile(
     letters = await dead_letters(new_only)
     assert {letter.error for letter in letters} <= {ERROR}
     assert set(await stored_payloads(new_only, "grave")) <= set(expected)
+
+
+async def test_a_step_reads_no_more_than_some_megabytes(
+    store: Store, open_another: OpenStore
+) -> None:
+    for queue, kind in (("q", None), ("w", WORK)):
+        await store.configure(queue, kind=kind, options={"encryptionEnabled": True})
+        for size in (3, 3, 3, 10, 1):
+            await push(store, queue, b'"%s"' % (b"x" * (size << 20)))
+    rotated = await open_another(keys=[NEW, KEY])
+    steps: list[RekeyStep] = []
+    report = await rekey(rotated, Cipher([NEW, KEY]), told=lambda _, step: steps.append(step))
+    assert (report.changed, report.is_done, report.passes) == (10, True, 2)
+    for table in ("segments", "items"):
+        assert [step.rows for step in steps if step.table == table] == 2 * [2, 1, 1, 1]
+
+
+async def test_a_value_that_moves_to_where_the_only_pass_has_been_is_found(
+    store: Store, open_another: OpenStore
+) -> None:
+    """All others are under the first key, so that the pass finds nothing to do."""
+    serving = await open_another(keys=[NEW, KEY])
+    sealing = {"encryptionEnabled": True, "maxAttempts": 1}
+    for queue in ("grave", "between"):
+        await serving.configure(queue, kind=WORK, options=sealing)
+        await push_many(serving, queue, 1)
+    await serving.configure("mortal", kind=WORK, options={**sealing, "deadQueue": "grave"})
+    await push_many(store, "mortal", 1)  # under the old key
+    message, lease = await pop_one(serving, "mortal")
+    steps: list[str] = []
+
+    class Dying:
+        """Lets the message die when the first pass has looked into its dead queue."""
+
+        async def rekey_step(self, *, limit: int, after: str | None) -> RekeyStep:
+            step = await serving.rekey_step(limit=limit, after=after)
+            steps.append(step.table)
+            if steps.count("items") == 2 and step.table == "items":
+                await ack(serving, message, lease, DEAD)
+            return step
+
+    report = await rekey(cast(Store, Dying()), Cipher([NEW, KEY]), limit=1)
+    assert (report.changed, report.is_done) == (1, True)
+    found = await drain(await open_another(keys=[NEW]), "grave")
+    assert [item.payload for item in found] == [b"1", b"1"]
 
 
 # --- the command -------------------------------------------------------------------------

@@ -1,13 +1,15 @@
 """Re-encryption: every sealed value of a store under the first key, bound to its place.
 
-A pass goes through all tables that hold sealed values, in steps of so many rows each by their
-keys. A step opens what is sealed with another key, or not bound to its place, seals it anew and
-writes it back in one transaction, only if the row is still what was read. So a pass may be killed
-anywhere and begun again: what it has done stays, and is found done.
+A pass goes through all tables that hold sealed values, in steps of so many rows and bytes each by
+their keys. A step opens what is sealed with another key, or not bound to its place, seals it anew
+and writes it back in one transaction, only if the row is still what was read. So a pass may be
+killed anywhere and begun again: what it has done stays, and is found done.
 
 While a pass goes on, others push, and move values that it has not reached to places where it has
-been. So there is another pass as long as the one before found something to do. One that found
-nothing is the check: it has seen every sealed value, and its counts say under which key each is.
+been. So there are at least two passes, and another one as long as the last found something to do,
+or the one before it missed a row. A value that neither of the last two has seen must have moved
+during both: its message must have died in one and, in the dead queue, again in the other (redrive
+seals with the first key). The counts of the last pass say under which key each value is.
 
 Sealed values of all keys and formats have the same length, so that offsets stay as they are.
 """
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from monarq.store.contract import Store
 
 MOST_PASSES = 20
+MOST_BYTES = 8 << 20
+"""What the rows of one step hold at most; one row may hold more."""
 _KIND = "rekey"
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -45,6 +49,12 @@ class SealedTable(NamedTuple):
     """Further columns, to which these values are bound or that are needed to read them."""
     by_partition: bool = False
     """Whether its rows name their queue by the partition alone."""
+
+    @property
+    def size(self) -> str | None:
+        """A row's bytes in SQL, if it may have many."""
+        large = [name for name in self.columns if name in ("data", "payload", "result")]
+        return " + ".join(f"coalesce(length({name}), 0)" for name in large) or None
 
 
 def tables(segment_key: str) -> tuple[SealedTable, ...]:
@@ -126,10 +136,11 @@ async def rekey(
 ) -> RekeyReport:
     """Seal everything anew under the first key of the store, whose keys `cipher` has."""
     report = RekeyReport(first_key=cipher.current.hex())
+    has_missed = True
     for _ in range(MOST_PASSES):
         report.passes += 1
         report.keys, report.unreadable = {}, 0
-        has_found = False
+        has_found, had_missed, has_missed = False, has_missed, False
         after: str | None = None
         while True:
             begun = time.monotonic()
@@ -140,6 +151,7 @@ async def rekey(
             for key, count in step.keys.items():
                 report.keys[key] = report.keys.get(key, 0) + count
             has_found = has_found or bool(step.changed or step.missed)
+            has_missed = has_missed or bool(step.missed)
             told(report, step)
             if step.changed:
                 # As much time for those who use the store as this step took from them.
@@ -147,7 +159,7 @@ async def rekey(
             after = step.next
             if after is None:
                 break
-        if not has_found:
+        if not (has_found or had_missed):
             return report
     raise ConflictError(
         f"values are still sealed with other keys than the first, after {MOST_PASSES} passes: "
@@ -175,6 +187,16 @@ def place(after: str | None, known: Sequence[SealedTable]) -> Place:
     if not 0 <= number < len(known) or (rest and len(rest) != len(known[number].keys)):
         raise paging.not_a_token(after)
     return Place(known[number], number, rest or (-1,) * len(known[number].keys))
+
+
+def fitting(limit: int, sizes: Sequence[int]) -> int:
+    """Return how many of the next rows, which have these sizes, to read in one step."""
+    total = 0
+    for n, size in enumerate(sizes):
+        total += size
+        if n and total > MOST_BYTES:
+            return n
+    return limit
 
 
 def finish(

@@ -46,6 +46,7 @@ async def _step(unit: Work, cipher: Cipher, at: Place, limit: int) -> RekeyStep:
     table = at.table
     done = RekeyStep(table.name)
     resealing = Resealing(cipher, done)
+    limit = await _fitting(unit, at, limit)
     keys = []
     for row in await unit.fetch(_select(table), *at.after, limit):
         keys.append(tuple(row[key] for key in table.keys))
@@ -56,6 +57,21 @@ async def _step(unit: Work, cipher: Cipher, at: Place, limit: int) -> RekeyStep:
                 done.missed += 1
                 done.changed = before
     return rekeying.finish(done, at, TABLES, keys, limit)
+
+
+async def _fitting(unit: Work, at: Place, limit: int) -> int:
+    table = at.table
+    if table.size is None:
+        return limit
+    keys = ", ".join(table.keys)
+    numbers = ", ".join(f"${n}" for n in range(1, len(table.keys) + 1))
+    sizes = await unit.fetch(
+        f"select {table.size} from monarq.{table.name} "
+        f"where ({keys}) > ({numbers}) order by {keys} limit ${len(table.keys) + 1}",
+        *at.after,
+        limit,
+    )
+    return rekeying.fitting(limit, [row[0] for row in sizes])
 
 
 def _select(table: SealedTable) -> str:

@@ -32,6 +32,7 @@ def step(session: Session, cipher: Cipher, at: Place, limit: int, *, writes: boo
     table = at.table
     done = RekeyStep(table.name)
     resealing = Resealing(cipher, done)
+    limit = _fitting(session, at, limit)
     names, sql = _select(table)
     keys = []
     for values in session.db.execute(sql, (*at.after, limit)).fetchall():
@@ -42,6 +43,19 @@ def step(session: Session, cipher: Cipher, at: Place, limit: int, *, writes: boo
             if changes and writes:
                 _update(session, table, keys[-1], changes)
     return rekeying.finish(done, at, TABLES, keys, limit)
+
+
+def _fitting(session: Session, at: Place, limit: int) -> int:
+    table = at.table
+    if table.size is None:
+        return limit
+    keys = ", ".join(table.keys)
+    sizes = session.db.execute(
+        f"select {table.size} from {table.name} "
+        f"where ({keys}) > ({', '.join('?' * len(table.keys))}) order by {keys} limit ?",
+        (*at.after, limit),
+    )
+    return rekeying.fitting(limit, [size for (size,) in sizes])
 
 
 def _select(table: SealedTable) -> tuple[list[str], str]:
