@@ -249,6 +249,35 @@ async def test_it_tells_what_it_does(mq: AsyncClient, tmp_path: Path) -> None:
     assert (info.state, info.running, info.completed) == ("stopped", [], 1)
 
 
+async def test_it_does_not_tell_in_the_clear_what_an_encrypted_queue_runs(tmp_path: Path) -> None:
+    database = tmp_path / "mq.db"
+    async with AsyncClient(f"sqlite:///{database}", keys=[bytes(32)]) as mq:
+        await mq.queue("jobs").configure(kind="work", runs_commands=True)
+        await mq.queue("sealed").configure(kind="work", runs_commands=True, encryption_enabled=True)
+        wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done # "
+        for queue in ("jobs", "sealed"):
+            payload = msgspec.json.encode(CommandJob(command=f"{wait}{queue}-marker"))
+            await mq.link.push(Push([PushItem(queue, payload)], commands=True))
+        worker = Worker(mq, ["jobs", "sealed"], worker_id="w-1", concurrency=2)
+        running = asyncio.create_task(worker.run())
+        told: dict[str, str] = {}
+
+        async def are_told() -> bool:
+            for record in (await mq.admin.list_records(WORKER_KIND)).rows:
+                info = read_worker(record)
+                told.update({job.queue: job.what for job in info.running} if info else {})
+            return len(told) == 2
+
+        await until(are_told)
+        (tmp_path / "go").touch()
+        worker.stop()
+        await running
+    assert told == {"jobs": f"{wait}jobs-marker", "sealed": "(encrypted)"}
+    at_rest = await asyncio.to_thread(database.read_bytes)  # with all of the log, once closed
+    assert b"jobs-marker" in at_rest
+    assert b"sealed-marker" not in at_rest
+
+
 class BrokenPresence(Presence):
     """Fails in a way that nobody expected, once."""
 

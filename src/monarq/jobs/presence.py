@@ -25,6 +25,7 @@ log = logging.getLogger("monarq.worker")
 
 HEARTBEAT_SECONDS = 2.0
 LOST_AFTER_SECONDS = 15.0
+HIDDEN = "(encrypted)"
 #: How long one that is gone is remembered.
 _REMEMBERED_SECONDS = 7 * 86_400.0
 
@@ -39,7 +40,7 @@ class RunningJob(Struct, frozen=True, kw_only=True, rename="camel"):
     attempt: int
     started_at: str
     what: str
-    """The command or the task."""
+    """The command or the task; `HIDDEN` for a job of an encrypted queue."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -146,7 +147,7 @@ class Presence:
             state=self.state,
             started_at=self._started_at,
             heartbeat_at=iso(self._clock.now()),
-            running=[_running_job(*running) for running in self._running.values()],
+            running=await self._told_jobs(),
             completed=self.completed,
             failed=self.failed,
         )
@@ -156,6 +157,21 @@ class Presence:
             )
         except MonarqError as error:
             log.warning("worker %s could not tell that it is there: %s", self._id, error)
+
+    async def _told_jobs(self) -> list[RunningJob]:
+        """Return what runs now. Records are not sealed, so what a job of an encrypted queue runs is
+        hidden, and that of a queue whose options are not known."""
+        plain: dict[str, bool] = {}
+        for queue in {message.queue for message, _, _ in self._running.values()}:
+            try:
+                options = (await self._link.admin.get_queue(queue)).options
+            except MonarqError:
+                continue
+            plain[queue] = not options.encryption_enabled
+        return [
+            _running_job(message, what if plain.get(message.queue) else HIDDEN, began_at)
+            for message, what, began_at in self._running.values()
+        ]
 
     async def _listen(self) -> None:
         try:
