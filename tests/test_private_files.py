@@ -14,6 +14,7 @@ import pytest
 from monarq import Client, private_files
 from monarq.api_keys import create_key
 from monarq.config import Settings
+from monarq.errors import StoreUnavailableError
 from monarq.jobs.processes import log_file, start_detached
 from monarq.places import buffer_directory
 
@@ -77,6 +78,15 @@ def test_restrict_keeps_the_rights_of_the_owner(tmp_path: Path) -> None:
     private_files.restrict(path)
     assert mode(path) == 0o400
     private_files.restrict(tmp_path / "not there")
+
+
+def test_restrict_leaves_alone_what_a_symbolic_link_leads_to(tmp_path: Path) -> None:
+    path = tmp_path / "open to all on purpose"
+    path.write_bytes(b"")
+    path.chmod(0o644)
+    (tmp_path / "link").symlink_to(path)
+    private_files.restrict(tmp_path / "link")
+    assert mode(path) == 0o644
 
 
 def test_the_files_of_another_user_are_left_alone(tmp_path: Path) -> None:
@@ -161,6 +171,30 @@ def test_a_database_of_ours_that_others_could_read_is_corrected(tmp_path: Path) 
             found = modes(tmp_path)
     assert set(found) == {"app.db", "app.db-wal", "app.db-shm"}
     assert set(found.values()) == {0o600}
+
+
+def test_a_database_behind_a_symbolic_link_is_private(umask: None, tmp_path: Path) -> None:
+    real = tmp_path / "disk"
+    private_files.make_directory(real)
+    link = tmp_path / "app.db"
+    link.symlink_to(real / "real.db")  # not there yet
+    with Client(f"sqlite:///{link}") as mq:
+        mq.queue("q").push({"secret": 1})
+        assert modes(real) == {"real.db": 0o600, "real.db-wal": 0o600, "real.db-shm": 0o600}
+        for file in real.iterdir():
+            file.chmod(0o644)
+        with Client(f"sqlite:///{link}"):
+            assert set(modes(real).values()) == {0o600}
+
+
+def test_what_another_user_put_in_the_place_of_a_wal_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "theirs"
+    path.write_bytes(b"")
+    path.chmod(0o644)
+    (tmp_path / "app.db-shm").symlink_to(path)
+    with pytest.raises(StoreUnavailableError), Client(f"sqlite:///{tmp_path / 'app.db'}") as mq:
+        mq.queue("q").push(1)
+    assert mode(path) == 0o644
 
 
 def test_correcting_a_database_keeps_the_locks_on_it(tmp_path: Path) -> None:

@@ -77,10 +77,13 @@ def create_file(path: str | Path) -> bool:
 
 def restrict(path: str | Path) -> None:
     """Take all rights from everybody but the owner, if this user owns the file or directory.
-    Opens nothing, and ignores a path that does not exist."""
+    Opens nothing, and ignores a path that does not exist. Does not follow a symbolic link at the
+    end of the path: in a shared directory, another user could point it at any file of this user.
+    """
     with contextlib.suppress(OSError):
-        status = Path(path).stat()
-        if status.st_uid == os.geteuid() and status.st_mode & _OTHERS:
+        status = Path(path).lstat()
+        is_ours = status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode)
+        if is_ours and status.st_mode & _OTHERS:
             Path(path).chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
 
 
@@ -148,3 +151,13 @@ def readable_by_others(path: str | Path) -> str | None:
     if mode & 0o007:
         return "all users"
     return "its group" if mode & 0o070 else None
+
+
+def other_owner(path: str | Path) -> int | None:
+    """Return the user id of the file's or directory's owner, if that is neither this user nor root.
+    None also if it cannot be looked at."""
+    try:
+        owner = Path(path).stat().st_uid
+    except OSError:
+        return None
+    return None if owner in (os.geteuid(), 0) else owner

@@ -252,6 +252,17 @@ def test_a_mistake_is_told_with_the_way_out(
         assert reason in cli.refused(*arguments)
 
 
+def test_the_file_of_an_export_is_for_its_user_alone(cli: Invoke, tmp_path: Path) -> None:
+    cli.ok("push", "q", "1")
+    new, old = tmp_path / "new.jsonl", tmp_path / "old.jsonl"
+    old.write_text("of an earlier export, which was longer than this one is" * 10)
+    old.chmod(0o644)
+    for file in (new, old):
+        cli.ok("export", "q", "--file", str(file))
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert new.read_bytes() == old.read_bytes()
+
+
 def test_lines_that_export_did_not_write_are_refused(cli: Invoke) -> None:
     said = cli.refused("import", "-", stdin='{"type": "message"}\n')
     assert "line 1 is not one that `monarq export` writes" in said

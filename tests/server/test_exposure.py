@@ -75,6 +75,33 @@ def test_a_settings_file_with_a_secret_is_told_of(line: str, tmp_path: Path) -> 
     assert list(exposed_config(load(environ={}, file=str(config)))) == []
 
 
+def test_a_private_database_of_another_user_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "theirs.db"
+    database.touch(mode=0o600)
+    owner = os.geteuid() or 65534
+    if os.geteuid() == 0:
+        os.chown(database, owner, owner)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    settings = Settings(data_dir=str(tmp_path / "data"), store=f"sqlite:///{database}")
+    [warning] = [warning for warning in exposed_files(settings) if "the database" in warning]
+    assert f"the database {database} can be used by its owner, user {owner}" in warning
+
+
+def test_the_files_beside_a_linked_database_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link, database = tmp_path / "a.db", tmp_path / "disk" / "real.db"
+    link.symlink_to(database)
+    database.touch(mode=0o600)
+    Path(f"{database}-wal").touch()
+    Path(f"{database}-wal").chmod(0o644)
+    settings = Settings(data_dir=str(tmp_path / "data"), store=f"sqlite:///{link}")
+    [warning] = exposed_files(settings)
+    assert f"the database {database}-wal can be used by all users" in warning
+
+
 def test_a_database_of_another_user_is_told_of(tmp_path: Path) -> None:
     database = Path("/etc/passwd")
     if os.geteuid() == 0:

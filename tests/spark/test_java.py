@@ -106,6 +106,19 @@ def test_a_directory_that_another_user_prepared_is_not_used(
     assert not (tmp_path / "elsewhere" / "bin").exists()
 
 
+def test_the_directories_of_the_script_are_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new"))
+    before = os.umask(0)
+    try:
+        java_home({"PATH": ""})
+    finally:
+        os.umask(before)
+    made = [path for path in (tmp_path / "new").rglob("*") if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "new", *made)} == {0o700}
+
+
 def test_a_script_that_others_may_write_is_made_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

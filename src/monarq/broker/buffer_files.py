@@ -99,7 +99,7 @@ class BufferFiles:
         self._saved_at = 0.0
         try:
             private_files.make_directory(directory)
-            private_files.restrict(directory)
+            private_files.restrict(directory.resolve())
             self._aside = SetAside(directory / DIRECTORY, cipher)
             self._places = Subdirectories(directory, store=store, clock=clock)
             self._own = self._places.claim_own()

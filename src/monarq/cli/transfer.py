@@ -8,15 +8,16 @@ same file again stores nothing twice, and its id cannot be taken for that of ano
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from monarq import private_files
 from monarq.cli.calling import Caller, calling, say
 from monarq.cli.feeding import Progress, numbered_lines
 from monarq.cli.queues import all_queues, find_queue
@@ -123,7 +124,8 @@ def _output(file: str) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     try:
-        with Path(file).open("wb") as output:
+        descriptor = private_files.open_file(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with os.fdopen(descriptor, "wb") as output:
             yield output
     except OSError as error:
         raise InvalidRequestError(f"cannot write {file}: {error.strerror}") from None

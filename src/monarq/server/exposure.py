@@ -6,6 +6,7 @@ to another user, or was made by the administrator: the data directory, keys, the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def exposed_files(settings: Settings) -> Iterator[str]:
     yield from _warning("the data directory", data_directory(settings), 0o700)
     address = store_address(settings)
     if address.startswith(_SQLITE):
-        path = address.removeprefix(_SQLITE)
+        # SQLite follows a symbolic link, and puts -wal and -shm beside the file.
+        path = os.path.realpath(address.removeprefix(_SQLITE))
         for ending in ("", "-wal", "-shm"):
             yield from _warning("the database", Path(f"{path}{ending}"), 0o600)
     for what, path in (
@@ -49,3 +51,5 @@ def _warning(what: str, path: Path, mode: int) -> Iterator[str]:
     readers = private_files.readable_by_others(path)
     if readers is not None:
         yield f"{what} {path} can be used by {readers}: chmod {mode:o} {path}"
+    elif (owner := private_files.other_owner(path)) is not None:
+        yield f"{what} {path} can be used by its owner, user {owner}: give it to the broker's user"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from monarq import private_files
 from monarq.errors import SettingsError
 
 OLDEST = 17
@@ -123,7 +124,7 @@ def _write_program(home: Path, script: str) -> None:
     """
     path = home / "bin" / "java"
     for directory in (home, path.parent):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_files.make_directory(directory)
         # Not through a symbolic link, which may belong to somebody else.
         status = directory.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():

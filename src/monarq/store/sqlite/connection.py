@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -52,7 +53,10 @@ class Connection:
         self.path = path
         self._thread = WorkThread("monarq-sqlite")
         self._closed = False
-        self._files = [Path(f"{path}{ending}").absolute() for ending in ("", "-wal")]
+        # SQLite follows a symbolic link, and puts -wal and -shm beside the file that it leads to.
+        self._named = Path(path).absolute()
+        self._file = Path(os.path.realpath(path))
+        self._files = [Path(f"{self._file}{ending}") for ending in ("", "-wal")]
         self._identities: list[tuple[int, int] | None] = []
         self._seen_version = 0
         self._seen_stamp: list[tuple[int, int, int]] = []
@@ -181,7 +185,7 @@ class Connection:
     def _identify(self) -> list[tuple[int, int] | None]:
         """Which files are there by the names of ours."""
         found: list[tuple[int, int] | None] = []
-        for path in self._files:
+        for path in (self._named, *self._files):
             try:
                 status = path.stat()
             except OSError:
@@ -202,9 +206,9 @@ class Connection:
         """Make the file before SQLite does, with mode 0600; SQLite gives -wal and -shm the mode
         of the database. If that fails, SQLite's own attempt says why."""
         with contextlib.suppress(OSError):
-            private_files.create_file(self.path)
+            private_files.create_file(self._file)
         for ending in ("", "-wal", "-shm"):
-            private_files.restrict(f"{self.path}{ending}")
+            private_files.restrict(f"{self._file}{ending}")
 
     def _set_up(self) -> None:
         self._check()
