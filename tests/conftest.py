@@ -56,11 +56,12 @@ settings.load_profile("monarq")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell has what it starts in the background ignore these, and so would every command that a
-    # test starts and interrupts.
+    # A shell has what it starts in the background ignore the first two, and nohup the third. Every
+    # command that a test starts and signals would ignore them, too; it does not inherit a handler.
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, lambda number, frame: None),
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)

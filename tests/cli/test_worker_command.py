@@ -273,12 +273,16 @@ def test_in_the_foreground_workers_end_with_their_command_however_that_ends(
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
-        until(lambda: len(running(cli)) == 2 and state(cli, "slow") == "processing", "begun")
-        process.send_signal(number)
-        until(lambda: not running(cli), "told to stop")
-        assert len(cli.json("worker", "list")) == 1, "the one that has a job finishes it"
-        release.touch()
-        code = process.wait(SECONDS)
+        try:
+            until(lambda: len(running(cli)) == 2 and state(cli, "slow") == "processing", "begun")
+            process.send_signal(number)
+            until(lambda: not running(cli), "told to stop")
+            assert len(cli.json("worker", "list")) == 1, "the one that has a job finishes it"
+            release.touch()
+            code = process.wait(SECONDS)
+        finally:
+            release.touch()
+            process.kill()
     until(lambda: not cli.json("worker", "list"), "gone")
     assert code == (-number if number is signal.SIGKILL else 0)
     assert {row["state"] for row in cli.json("worker", "list", "--all")} == {"stopped"}
