@@ -92,7 +92,8 @@ async def test_an_unexpected_error_when_a_job_is_told_is_logged(
     monkeypatch.setattr(mq.link if call == "ack" else mq.link.admin, call, broken)
     item_id = await enqueue(mq, "first", "echo said")
     await asyncio.wait_for(Worker(mq, QUEUES, burst=True).run(), SECONDS)
-    assert "ZeroDivisionError: broken" in caplog.text
+    errors = [record.exc_info and record.exc_info[1] for record in caplog.records]
+    assert [repr(error) for error in errors] == ["ZeroDivisionError('broken')"]
     assert {record.name for record in caplog.records} == {"monarq.worker"}
     # Only who watches the output misses something; an answer that is lost is missed by the lease.
     state = (await mq.admin.get_item(item_id)).state
