@@ -168,6 +168,29 @@ def test_a_job_is_imported_as_it_was_enqueued(anywhere: Invoke) -> None:
     assert json.loads(again) == line | {"createdAt": json.loads(again)["createdAt"]}
 
 
+@pytest.mark.parametrize("kind", ["ordered", "work"])
+def test_headers_are_imported_and_exported(anywhere: Invoke, kind: str) -> None:
+    queue = {"type": "queue", "queue": "q", "kind": kind, "version": 1}
+    line = {"type": "message", "queue": "q", "payload": 1}
+    headers = [{"lang": "é", "n": [1, None]}, {}, None]
+    given = [queue, line | {"transactionId": "none"}]
+    given += [line | {"transactionId": f"t{n}", "headers": each} for n, each in enumerate(headers)]
+    anywhere.ok("import", "-", stdin="".join(f"{json.dumps(each)}\n" for each in given))
+    [_, *exported] = map(json.loads, anywhere.ok("export").out.splitlines())
+    found = {each["transactionId"]: each.get("headers") for each in exported}
+    assert found == {"none": None, "t0": headers[0], "t1": {}, "t2": None}
+
+
+def test_a_queue_is_imported_after_its_dead_queue(anywhere: Invoke) -> None:
+    anywhere.ok("queue", "create", "z", "--kind", "work")
+    anywhere.ok("queue", "create", "a", "--kind", "work", "--dead-queue", "z")
+    exported = anywhere.ok("export").out
+    for queue in ("a", "z"):
+        anywhere.ok("queue", "delete", queue, "--yes")
+    anywhere.ok("import", "-", stdin=exported)
+    assert anywhere.json("queue", "show", "a")["options"]["deadQueue"] == "z"
+
+
 def test_an_import_keeps_producer_attempts_and_paused_state(anywhere: Invoke) -> None:
     lines = [
         {"type": "queue", "queue": "w", "kind": "work", "paused": True, "version": 1},

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 500
 _VERSION = 1
+# msgspec reads `Raw | None` as None alone.
+_NO_HEADERS = msgspec.Raw()
 _UNFINISHED = (ItemState.READY, ItemState.SCHEDULED, ItemState.LEASED)
 
 
@@ -73,7 +75,7 @@ class MessageLine(
     seq: int | None = None
     created_at: int | None = None
     trace_id: str | None = None
-    headers: msgspec.Raw | None = None
+    headers: msgspec.Raw = _NO_HEADERS
     priority: int | None = None
     run_at: int | None = None
     max_attempts: int | None = None
@@ -103,6 +105,8 @@ def export(
         chosen = (
             [find_queue(client, name) for name in queues] if queues else list(all_queues(client))
         )
+        # An import makes the queues in this order, and a deadQueue has to be there first.
+        chosen.sort(key=lambda queue: bool(queue.options.dead_queue))
         with Progress("exported") as progress:
             for queue in chosen:
                 _write(output, _queue_line(queue))
@@ -169,7 +173,7 @@ def _message_line(message: StoredMessage) -> MessageLine:
         seq=message.seq,
         created_at=message.created_at,
         trace_id=message.trace_id,
-        headers=None if message.headers is None else msgspec.Raw(message.headers),
+        headers=_NO_HEADERS if message.headers is None else msgspec.Raw(message.headers),
         producer=message.producer,
     )
 
@@ -192,7 +196,7 @@ def _item_line(item: Item) -> MessageLine:
         payload=msgspec.Raw(item.payload),
         created_at=item.created_at,
         trace_id=item.trace_id,
-        headers=None if item.headers is None else msgspec.Raw(item.headers),
+        headers=_NO_HEADERS if item.headers is None else msgspec.Raw(item.headers),
         priority=item.priority,
         run_at=item.run_at if item.state is ItemState.SCHEDULED else None,
         max_attempts=item.max_attempts,
@@ -322,7 +326,7 @@ class _Targets:
             bytes(line.payload),
             transaction_id=line.transaction_id,
             trace_id=line.trace_id,
-            headers=None if line.headers is None else bytes(line.headers),
+            headers=None if bytes(line.headers) in (b"", b"null") else bytes(line.headers),
             priority=line.priority,
             run_at=line.run_at,
             max_attempts=line.max_attempts,
