@@ -26,7 +26,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -42,6 +42,7 @@ SEALED_TEXT: Final = "\x02"
 """The first character of sealed texts."""
 BUFFERED: Final = b"buffer"
 """The context of pushes in the files of the push buffer."""
+_KEY_BYTES = 32
 _HEADER = 1 + 4
 _NONCE = 12
 _TAG_DIGITS = 16
@@ -56,7 +57,7 @@ def parse_key(text: str) -> bytes:
             key = decode(text.strip())
         except (binascii.Error, ValueError):
             continue
-        if len(key) == 32:
+        if len(key) == _KEY_BYTES:
             return key
     raise InvalidRequestError("an encryption key is 32 bytes, given as 64 hex digits or base64")
 
@@ -66,13 +67,20 @@ def fingerprint(key: bytes) -> bytes:
     return hashlib.sha256(b"monarq key " + key).digest()[:4]
 
 
+def _checked(keys: Any) -> list[bytes]:
+    listed = list(keys) if isinstance(keys, Iterable) else [keys]
+    if not listed:
+        raise InvalidRequestError("a cipher needs at least one key")
+    if any(not isinstance(key, bytes) or len(key) != _KEY_BYTES for key in listed):
+        raise InvalidRequestError(f"keys must be a list of bytes, {_KEY_BYTES} in each key")
+    return listed
+
+
 class Cipher:
     """Seals with the first key, opens with any."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
-        listed = list(keys)
-        if not listed:
-            raise InvalidRequestError("a cipher needs at least one key")
+        listed = _checked(keys)
         self._keys = {fingerprint(key): AESGCM(key) for key in listed}
         self._tag_keys = [hashlib.sha256(b"monarq text tags " + key).digest() for key in listed]
         self.current = fingerprint(listed[0])

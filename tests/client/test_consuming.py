@@ -292,5 +292,5 @@ def test_a_handler_that_cannot_be_called_is_refused_at_once(mq: AsyncClient) -> 
     queue = mq.queue("q")
     with pytest.raises(InvalidRequestError, match="must be a function, not 3"):
         queue.consumer(3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequestError, match="concurrency must be at least 1"):
+    with pytest.raises(InvalidRequestError, match="concurrency must be a whole number from 1 "):
         queue.consumer(print, concurrency=0)

@@ -23,7 +23,7 @@ from monarq.client.times import Duration, Moment, to_datetime
 from monarq.client.transactions import AsyncTransaction
 from monarq.client.work_queues import WorkQueues
 from monarq.clock import Clock
-from monarq.errors import MonarqError
+from monarq.errors import InvalidRequestError, MonarqError
 from monarq.job import DEFAULT_TASK_QUEUE
 from monarq.model import (
     DEFAULT_GROUP,
@@ -35,7 +35,7 @@ from monarq.model import (
     Renew,
     StartFrom,
 )
-from monarq.store.validation import check_push, check_renew
+from monarq.store.validation import check_json, check_name, check_push, check_seconds
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -62,6 +62,9 @@ class AsyncClient:
     ) -> None:
         """`token` is a JWT or API key; `name` is what this consumer is called in the delivery
         log; `keys` and `schema` are for stores."""
+        if name is not None:
+            check_name(name, "name")
+        check_seconds(timeout, "timeout", low=0.001, high=1e9)
         self.address = address
         """Where the broker or the store is, as it was given."""
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
@@ -113,8 +116,15 @@ class AsyncClient:
     async def push(self, push: Push, *, connection: Any = None) -> list[Pushed]:
         """Items of any queues, all of them or none. With `connection`, your own connection to the
         same PostgreSQL, they are stored in the transaction that is open on it."""
-        # JSON has no word for some of what is refused, so that a broker would never see it.
         check_push(push)
+        for item in push.items:
+            check_json(item.payload, "payload")
+            if item.attempts is not None:
+                raise InvalidRequestError("attempts are set by an import only")
+        return await self.push_encoded(push, connection)
+
+    async def push_encoded(self, push: Push, connection: Any = None) -> list[Pushed]:
+        """As `push`, of payloads that are known to be JSON."""
         if connection is not None:
             return await self.link.own_transactions.push(connection, push)
         return await self.link.push(push)
@@ -153,9 +163,7 @@ class AsyncClient:
 
     async def renew(self, lease_id: str, seconds: float) -> datetime:
         """Have a lease last that long from now; until when it does."""
-        renew = Renew(lease_id, seconds)
-        check_renew(renew)
-        renewed = await self.link.renew(renew)
+        renewed = await self.link.renew(Renew(lease_id, seconds))
         return to_datetime(renewed.expires_at)
 
     # --- tasks and jobs --------------------------------------------------------------------

@@ -12,8 +12,8 @@ import msgspec
 from monarq.client.consuming import PASSING
 from monarq.client.link import Link
 from monarq.errors import MonarqError
-from monarq.model import Push, Pushed, PushItem
-from monarq.store.validation import check_push
+from monarq.model import MAX_BATCH, Push, Pushed, PushItem
+from monarq.store.validation import check_int, check_seconds
 
 if TYPE_CHECKING:
     from monarq.client.queue import AsyncQueue
@@ -46,6 +46,8 @@ class PushBuffer(Generic[T]):
     def __init__(
         self, queue: AsyncQueue[T], link: Link, *, max_count: int, max_seconds: float
     ) -> None:
+        check_int(max_count, "max_count", 1, MAX_BATCH)
+        check_seconds(max_seconds, "max_seconds", low=0, high=86_400)
         self._queue = queue
         self._link = link
         self._max_count = max_count
@@ -128,9 +130,7 @@ class PushBuffer(Generic[T]):
         pause = _FIRST_PAUSE_SECONDS
         for tried in range(1, _TRIES + 1):
             try:
-                push = Push(batch)
-                check_push(push)
-                answers: list[Pushed] = await self._link.push(push)
+                answers: list[Pushed] = await self._link.push(Push(batch))
             except MonarqError as error:
                 if tried == _TRIES or not isinstance(error, PASSING):
                     self._error = error

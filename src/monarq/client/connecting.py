@@ -21,9 +21,14 @@ def open_link(
     timeout: float,
 ) -> Link:
     """A link that is not open yet."""
-    addresses = [address] if isinstance(address, str) else list(address)
-    if not addresses:
+    addresses = [address] if isinstance(address, str) else address
+    if not isinstance(addresses, list | tuple) or not addresses:
         raise InvalidRequestError("give the address of a broker or a store")
+    if not all(isinstance(each, str) for each in addresses):
+        raise InvalidRequestError("an address must be text")
+    if not isinstance(schema, str):
+        raise InvalidRequestError("schema must be text")
+    _check_token(token)
     if all(each.startswith(("http://", "https://")) for each in addresses):
         _check_urls(addresses)
         # Imported here, and below, so that nobody pays for the way that is not taken.
@@ -38,6 +43,12 @@ def open_link(
     from monarq.client.embedded import EmbeddedLink
 
     return EmbeddedLink(addresses[0], keys=keys, schema=schema, clock=clock)
+
+
+def _check_token(token: object) -> None:
+    if token is None or (isinstance(token, str) and token.isascii() and token.isprintable()):
+        return
+    raise InvalidRequestError("token must be text of printable ASCII characters")
 
 
 def _check_urls(urls: Sequence[str]) -> None:

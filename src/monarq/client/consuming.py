@@ -23,6 +23,7 @@ from monarq.errors import (
     OverloadedError,
     StoreUnavailableError,
 )
+from monarq.store.validation import check_int
 
 log = logging.getLogger("monarq.consumer")
 
@@ -31,6 +32,7 @@ Handler: TypeAlias = Callable[[Any], Any]
 """Takes a `Received` (or a `Batch`); may be a coroutine function."""
 
 WAIT_SECONDS = 30.0
+MOST_HANDLERS = 10_000
 #: A lease is renewed when this much of it is over.
 RENEW_AFTER = 1 / 3
 _FIRST_PAUSE_SECONDS = 0.1
@@ -62,8 +64,7 @@ class Consumer(Generic[T]):
     ) -> None:
         if not callable(handler):
             raise InvalidRequestError(f"the handler must be a function, not {handler!r}")
-        if concurrency < 1:
-            raise InvalidRequestError(f"concurrency must be at least 1, not {concurrency}")
+        check_int(concurrency, "concurrency", 1, MOST_HANDLERS)
         self._pop = pop
         self._ack_and_pop = ack_and_pop
         self._handler = handler

@@ -101,16 +101,16 @@ class EmbeddedLink(Link):
     def admin(self) -> Admin:
         return self._admin
 
-    async def push(self, push: Push) -> list[Pushed]:
+    async def _push(self, push: Push) -> list[Pushed]:
         return await self.broker.push(Push(push.items, self._subject, push.commands))
 
-    async def pop(self, pop: Pop, wait_seconds: float) -> Popped:
+    async def _pop(self, pop: Pop, wait_seconds: float) -> Popped:
         return await self.broker.pop(pop, wait_seconds)
 
-    async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
+    async def _ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
         return await self.broker.ack(acks)
 
-    async def ack_and_pop(
+    async def _ack_and_pop(
         self, acks: Sequence[Ack], pop: Pop
     ) -> tuple[list[Outcome[Acked]], Popped]:
         acked, popped = await self.broker.ack_and_pop(acks, pop)
@@ -118,11 +118,11 @@ class EmbeddedLink(Link):
             raise popped
         return acked, popped
 
-    async def renew(self, renew: Renew) -> Renewed:
+    async def _renew(self, renew: Renew) -> Renewed:
         [outcome] = await self.broker.renew([renew])
         if isinstance(outcome, MonarqError):
             raise outcome
         return outcome
 
-    async def transaction(self, transaction: Transaction) -> TransactionDone:
+    async def _transaction(self, transaction: Transaction) -> TransactionDone:
         return await self.broker.transaction(transaction)

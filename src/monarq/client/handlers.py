@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar
 
+from monarq.errors import InvalidRequestError
 from monarq.store.validation import MAX_ERROR_LENGTH
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ def error_text(error: str | BaseException) -> str:
         except Exception:  # noqa: BLE001 - it is not ours
             said = ""
         error = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    elif not isinstance(error, str):
+        raise InvalidRequestError("error must be text or an exception")
     if len(error) > MAX_ERROR_LENGTH:
         error = error[: MAX_ERROR_LENGTH - 1] + "…"
     return as_text(error)

@@ -11,6 +11,7 @@ from monarq.client.link import Link
 from monarq.errors import MonarqError
 from monarq.job import AttemptResult, JobState, job_state, read_result
 from monarq.model import Attempt, Item, ItemState
+from monarq.store.validation import check_seconds
 
 _FIRST_LOOK_SECONDS = 0.02
 _LONGEST_LOOK_SECONDS = 1.0
@@ -48,6 +49,8 @@ class AsyncJob(Struct, eq=False, gc=False):
     async def outcome(self, timeout: float | None = None) -> AttemptResult:
         """Wait until it is finished; what its last attempt left. `JobFailedError` if it died or
         was cancelled, `TimeoutError` if it takes longer."""
+        if timeout is not None:
+            check_seconds(timeout, "timeout", low=-1e9, high=1e9)
         async with asyncio.timeout(timeout):
             pause = _FIRST_LOOK_SECONDS
             while (item := await self.item()).state not in _FINISHED:

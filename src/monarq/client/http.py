@@ -85,6 +85,11 @@ class HttpLink(Link):
         own_transactions: OwnTransactions | None = None,
     ) -> None:
         super().__init__(own_transactions)
+        for url in urls:
+            try:
+                httpx.URL(url)
+            except httpx.InvalidURL as error:
+                raise InvalidRequestError(f"{url!r} is not the URL of a broker: {error}") from None
         self._urls = [url.rstrip("/") for url in urls]
         self._turns = itertools.count(random.randrange(len(self._urls)))
         self._timeout = timeout
@@ -139,13 +144,13 @@ class HttpLink(Link):
 
     # --- the hot calls -----------------------------------------------------------------------
 
-    async def push(self, push: Push) -> list[Pushed]:
+    async def _push(self, push: Push) -> list[Pushed]:
         body = {"items": [item_body(item) for item in push.items]}
         path = "/api/v1/jobs" if push.commands else "/api/v1/push"
         answer = await self.call("POST", path, list[PushedItem], body=body)
         return [pushed_of(each) for each in answer]
 
-    async def pop(self, pop: Pop, wait_seconds: float) -> Popped:
+    async def _pop(self, pop: Pop, wait_seconds: float) -> Popped:
         query = _pop_query(pop)
         if wait_seconds > 0:
             query |= {"wait": "true", "timeout": round(wait_seconds * 1000)}
@@ -168,15 +173,15 @@ class HttpLink(Link):
         if popped.lease_id is not None:
             release = Ack(status=AckStatus.RELEASE, lease_id=popped.lease_id, group=group)
             with contextlib.suppress(MonarqError):
-                await self.ack([release])
+                await self._ack([release])
 
-    async def ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
+    async def _ack(self, acks: Sequence[Ack]) -> list[Outcome[Acked]]:
         body = {"acknowledgments": [_ack(ack) for ack in acks]}
         content, repeated = await self._send("POST", "/api/v1/ack/batch", body)
         answers = _decoded(content, list[AckAnswer])
         return [_acked(ack, answer, repeated) for ack, answer in zip(acks, answers, strict=True)]
 
-    async def ack_and_pop(
+    async def _ack_and_pop(
         self, acks: Sequence[Ack], pop: Pop
     ) -> tuple[list[Outcome[Acked]], Popped]:
         body = {"acknowledgments": [_ack(ack) for ack in acks]}
@@ -197,12 +202,12 @@ class HttpLink(Link):
 
         return await self._pops.run(call, release, waits=False)
 
-    async def renew(self, renew: Renew) -> Renewed:
+    async def _renew(self, renew: Renew) -> Renewed:
         path = f"/api/v1/lease/{quoted(renew.lease_id)}/extend"
         answer = await self.call("POST", path, ExtendAnswer, body={"seconds": renew.seconds})
         return Renewed(renew.lease_id, micros(answer.expires_at))
 
-    async def transaction(self, transaction: Transaction) -> TransactionDone:
+    async def _transaction(self, transaction: Transaction) -> TransactionDone:
         operations = [
             {"type": "ack", **_ack(operation)}
             if isinstance(operation, Ack)

@@ -26,7 +26,7 @@ from monarq.model import (
     QueueOptions,
     QueueStats,
 )
-from monarq.store.validation import option_changes
+from monarq.store.validation import check_push, option_changes
 from monarq.store.validation.calls import checks_arguments
 from monarq.wire.configure import ConfigureAnswer
 from monarq.wire.push import PushedItem
@@ -91,6 +91,7 @@ class HttpAdmin(HttpEntries):
         return bool(answer.deleted)
 
     async def restore(self, push: Push) -> list[Pushed]:
+        check_push(push)
         body = {
             "items": [item_body(item) for item in push.items],
             "producer": push.producer,

@@ -32,15 +32,7 @@ class PayloadType(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         """As JSON; `InvalidRequestError` if it is not of the type, or JSON cannot hold it."""
-        try:
-            if hasattr(value, "model_dump_json"):
-                encoded: bytes = value.model_dump_json().encode()
-            else:
-                encoded = _encoder.encode(value)
-                if b"null" in encoded and has_no_number(msgspec.to_builtins(value)):
-                    raise ValueError("it has a number that JSON has not: nan or infinity")
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise InvalidRequestError(f"the payload cannot be written as JSON: {error}") from None
+        encoded = as_json(value, "the payload")
         if self.kind is not Any:
             try:
                 self.decode(encoded)
@@ -61,6 +53,20 @@ class PayloadType(Generic[T]):
     @property
     def _name(self) -> str:
         return getattr(self.kind, "__name__", None) or str(self.kind)
+
+
+def as_json(value: object, what: str) -> bytes:
+    """Return it as JSON; raise `InvalidRequestError` if JSON cannot hold it."""
+    try:
+        if hasattr(value, "model_dump_json"):
+            dumped: bytes = value.model_dump_json().encode()
+            return dumped
+        encoded = _encoder.encode(value)
+        if b"null" in encoded and has_no_number(msgspec.to_builtins(value)):
+            raise ValueError("it has a number that JSON has not: nan or infinity")
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidRequestError(f"{what} cannot be written as JSON: {error}") from None
+    return encoded
 
 
 def has_no_number(value: Any) -> bool:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import msgspec
-
 from monarq.client.buffering import PushBuffer
 from monarq.client.consuming import Consumer, Handler
-from monarq.client.option_kinds import check_kind, needs_kind
-from monarq.client.payloads import PayloadType
+from monarq.client.option_kinds import check_kind, needs_kind, one_of
+from monarq.client.payloads import PayloadType, as_json
 from monarq.client.popping import pop_from, with_terms
 from monarq.client.received import Batch, Received
 from monarq.client.times import Duration, Moment, to_micros, to_seconds, to_start
-from monarq.errors import MonarqError, NotFoundError
+from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
@@ -33,6 +31,7 @@ from monarq.model import (
     StartFrom,
 )
 from monarq.operations.dead_letters import DeadLetterPage
+from monarq.store.validation import check_name
 
 if TYPE_CHECKING:
     from monarq.client.async_client import AsyncClient
@@ -53,6 +52,9 @@ class AsyncQueue(Generic[T]):
         kind: PayloadType[T],
         partition: str | None = None,
     ) -> None:
+        check_name(name, "queue")
+        if partition is not None:
+            check_name(partition, "partition")
         self._client = client
         self._kind = kind
         self.name = name
@@ -90,13 +92,15 @@ class AsyncQueue(Generic[T]):
             delay=delay,
             max_attempts=max_attempts,
         )
-        [pushed] = await self._client.push(Push([item]), connection=connection)
+        [pushed] = await self._client.push_encoded(Push([item]), connection)
         return pushed
 
     async def push_many(self, payloads: Iterable[T], *, connection: Any = None) -> list[Pushed]:
         """All of them, or none."""
+        if not isinstance(payloads, Iterable):
+            raise InvalidRequestError("payloads must be a list")
         items = [self.item(payload) for payload in payloads]
-        return await self._client.push(Push(items), connection=connection) if items else []
+        return await self._client.push_encoded(Push(items), connection) if items else []
 
     def buffer(self, *, max_count: int = 1000, max_seconds: float = 0.1) -> PushBuffer[T]:
         """Gathers pushes and sends them together, for `async with`."""
@@ -121,7 +125,7 @@ class AsyncQueue(Generic[T]):
             partition=self.partition_name or DEFAULT_PARTITION,
             transaction_id=transaction_id,
             trace_id=trace_id,
-            headers=None if headers is None else msgspec.json.encode(headers),
+            headers=None if headers is None else as_json(headers, "the headers"),
             priority=priority,
             run_at=to_micros(run_at),
             delay_seconds=to_seconds(delay),
@@ -273,7 +277,7 @@ class AsyncQueue(Generic[T]):
         **options: Any,
     ) -> Queue:
         """Make it, or change the options that are named (`lease_time=60, retry_limit=5`)."""
-        chosen = None if kind is None else QueueKind(kind)
+        chosen = None if kind is None else one_of(QueueKind, kind, "kind")
         if needs_kind(options):
             check_kind(self.name, chosen or await self._kind_of_queue(), options)
         return await self._client.admin.configure(
@@ -347,7 +351,7 @@ class AsyncQueue(Generic[T]):
             group,
             self.name,
             partition=self.partition_name,
-            to=None if to is None else SeekTo(to),
+            to=None if to is None else one_of(SeekTo, to, "to"),
             time=to_micros(time),
             seq=seq,
         )

@@ -11,12 +11,11 @@ import msgspec
 
 from monarq.client.handlers import error_text
 from monarq.client.link import Link
-from monarq.client.payloads import PayloadType
+from monarq.client.payloads import PayloadType, as_json
 from monarq.client.times import Moment, to_datetime, to_micros
 from monarq.errors import AlreadyAckedError, LeaseError, LeaseUnknownError, MonarqError
 from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Pop, Popped, Renew, Trace
 from monarq.store.contract import Outcome
-from monarq.store.validation import check_renew
 
 T = TypeVar("T")
 
@@ -104,7 +103,7 @@ class Received(Generic[T]):
     async def ack(self, result: Any = None, *, connection: Any = None) -> None:
         """Done. `result` is kept with an item's attempt. With `connection`, as of `push`, it is
         done when the transaction that is open on it is committed."""
-        encoded = None if result is None else msgspec.json.encode(result)
+        encoded = None if result is None else as_json(result, "the result")
         ack = self.to_ack(result=encoded)
         if connection is None:
             await self._answer(ack)
@@ -135,9 +134,7 @@ class Received(Generic[T]):
 
     async def renew(self, seconds: float) -> datetime:
         """Have the lease (of all that came with this message) last that long from now."""
-        renew = Renew(self._lease(), seconds)
-        check_renew(renew)
-        renewed = await self._link.renew(renew)
+        renewed = await self._link.renew(Renew(self._lease(), seconds))
         return to_datetime(renewed.expires_at)
 
     async def trace(self, event: str, data: Any = None, *, names: Sequence[str] = ()) -> None:
@@ -147,8 +144,8 @@ class Received(Generic[T]):
                 partition_id=self.partition_id,
                 transaction_id=self.transaction_id,
                 event_type=event,
-                data=msgspec.json.encode(data),
-                names=list(names),
+                data=as_json(data, "the data of a trace"),
+                names=names,  # type: ignore[arg-type] # checked by the call
             )
         )
 
@@ -260,9 +257,7 @@ class Batch(Sequence[Received[T]]):
 
     async def renew(self, seconds: float) -> None:
         if self.lease_id is not None:
-            renew = Renew(self.lease_id, seconds)
-            check_renew(renew)
-            await self._link.renew(renew)
+            await self._link.renew(Renew(self.lease_id, seconds))
 
     async def _answer(self, status: AckStatus, error: str | None = None) -> None:
         left = self.unanswered

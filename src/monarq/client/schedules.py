@@ -10,6 +10,7 @@ from cronsim import CronSim, CronSimError
 
 from monarq.errors import InvalidRequestError
 from monarq.model import PushItem
+from monarq.store.validation import check_name
 
 
 class Schedule:
@@ -24,6 +25,10 @@ class Schedule:
         zone: str = "UTC",
         commands: bool = False,
     ) -> None:
+        check_name(name, "name")
+        for text, field in ((expression, "a cron expression"), (zone, "a time zone")):
+            if not isinstance(text, str):
+                raise InvalidRequestError(f"schedule {name!r}: {field} must be text")
         self.name = name
         self.expression = expression
         self.zone = zone

@@ -25,19 +25,24 @@ class SyncTransaction:
         return self._transaction.results
 
     def push(self, queue: SyncQueue[T], payload: T, **options: Any) -> None:
-        self._transaction.push(queue.queue, payload, **options)
+        self._transaction.push(_unwrapped(queue, "queue"), payload, **options)
 
     def ack(self, message: SyncReceived[Any]) -> None:
-        self._transaction.ack(message.received)
+        self._transaction.ack(_unwrapped(message, "received"))
 
-    def fail(self, message: SyncReceived[Any], error: str = "") -> None:
-        self._transaction.fail(message.received, error)
+    def fail(self, message: SyncReceived[Any], error: str | BaseException = "") -> None:
+        self._transaction.fail(_unwrapped(message, "received"), error)
 
-    def bury(self, message: SyncReceived[Any], error: str = "") -> None:
-        self._transaction.bury(message.received, error)
+    def bury(self, message: SyncReceived[Any], error: str | BaseException = "") -> None:
+        self._transaction.bury(_unwrapped(message, "received"), error)
 
     def __enter__(self) -> SyncTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._portal.run(self._transaction.__aexit__(kind))
+
+
+def _unwrapped(value: object, name: str) -> Any:
+    """Return what a wrapper has by this name. `AsyncTransaction` refuses all other values."""
+    return getattr(value, name, value)

@@ -9,10 +9,12 @@ from monarq.client.handles import AsyncJob
 from monarq.client.link import Link
 from monarq.client.schedules import Schedule
 from monarq.client.task_options import TaskOptions
-from monarq.client.tasks import Task, Tasks, task_name
+from monarq.client.tasks import Task, Tasks, check_calls, task_name
 from monarq.client.work_queues import WorkQueues
 from monarq.clock import Clock
+from monarq.errors import InvalidRequestError
 from monarq.model import Push, PushItem, PushStatus
+from monarq.store.validation import check_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +45,7 @@ class AsyncTask(Task[P, R], Generic[P, R]):
 
     async def enqueue_many(self, calls: list[tuple[Any, ...]]) -> list[AsyncJob]:
         """One job for the positional arguments of each call, all of them or none."""
+        check_calls(calls)
         return await self._push(self.to_items(calls)) if calls else []
 
     async def _push(self, items: Sequence[PushItem]) -> list[AsyncJob]:
@@ -73,7 +76,11 @@ def register(
     name: str | None,
     options: TaskOptions,
 ) -> Task[Any, Any]:
-    task = make(function, name or task_name(function), options)
+    if not callable(function):
+        raise InvalidRequestError(f"a task must be a function, not {function!r}")
+    name = task_name(function) if name is None else name
+    check_name(name, "name")
+    task = make(function, name, options)
     tasks.add(task)
     return task
 

@@ -210,6 +210,14 @@ def _positional(signature: inspect.Signature) -> tuple[float, float]:
     return fewest, most
 
 
+def check_calls(calls: object) -> None:
+    """Check that these are lists of positional arguments."""
+    if not isinstance(calls, list | tuple) or not all(
+        isinstance(args, list | tuple) for args in calls
+    ):
+        raise InvalidRequestError("calls must be a list of tuples of arguments")
+
+
 def task_name(function: Callable[..., Any]) -> str:
     """`module:function`. A script that is run is known by the name that a worker imports it by."""
     module = function.__module__

@@ -26,9 +26,25 @@ def to_micros(moment: Moment | None) -> int | None:
                 f"{moment} has no time zone: use datetime.now(UTC), or seconds since the epoch"
             )
         moment = moment.timestamp()
-    if not math.isfinite(moment):
-        raise InvalidRequestError(f"{moment} is no time: use seconds since the epoch")
+    if not _is_number(moment):
+        raise InvalidRequestError(
+            f"{_shown(moment)} is no time: use a datetime with a time zone, or seconds since the "
+            "epoch"
+        )
     return round(moment * SECOND)
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number that JSON and a float can hold."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return False
+
+
+def _shown(value: object) -> str:
+    """Return a short text for any value, also for an int with more digits than Python prints."""
+    return str(value) if isinstance(value, float) else f"a value of type {type(value).__name__}"
 
 
 def to_datetime(micros: int) -> datetime:
@@ -47,5 +63,6 @@ def to_start(start: StartFrom | Moment | str) -> StartFrom | int:
         except ValueError:
             raise InvalidRequestError(f"start must be all, new or a time, not {start!r}") from None
     micros = to_micros(start)
-    assert micros is not None
+    if micros is None:
+        raise InvalidRequestError("start must be all, new or a time, not None")
     return micros

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from monarq.client.handlers import error_text
 from monarq.client.link import Link
 from monarq.client.queue import AsyncQueue
 from monarq.client.received import Received
 from monarq.errors import InvalidRequestError
 from monarq.model import Ack, Acked, AckStatus, Push, Pushed, Transaction
-from monarq.store.validation import check_transaction
 
 T = TypeVar("T")
 
@@ -28,19 +28,25 @@ class AsyncTransaction:
 
     def push(self, queue: AsyncQueue[T], payload: T, **options: Any) -> None:
         """Takes what `AsyncQueue.push` takes."""
+        if not isinstance(queue, AsyncQueue):
+            raise InvalidRequestError(f"queue must be a queue of a client, not {queue!r}")
         self._add(Push([queue.item(payload, **options)]))
 
     def ack(self, message: Received[Any]) -> None:
         self._answer(message, AckStatus.COMPLETED)
 
-    def fail(self, message: Received[Any], error: str = "") -> None:
+    def fail(self, message: Received[Any], error: str | BaseException = "") -> None:
         self._answer(message, AckStatus.FAILED, error)
 
-    def bury(self, message: Received[Any], error: str = "") -> None:
+    def bury(self, message: Received[Any], error: str | BaseException = "") -> None:
         self._answer(message, AckStatus.DEAD, error)
 
-    def _answer(self, message: Received[Any], status: AckStatus, error: str = "") -> None:
-        self._add(message.to_ack(status, error=error or None))
+    def _answer(
+        self, message: Received[Any], status: AckStatus, error: str | BaseException = ""
+    ) -> None:
+        if not isinstance(message, Received):
+            raise InvalidRequestError(f"message must be one that was popped, not {message!r}")
+        self._add(message.to_ack(status, error=error_text(error) or None))
         self._messages.append(message)
 
     def _add(self, operation: Push | Ack) -> None:
@@ -56,9 +62,7 @@ class AsyncTransaction:
         if kind is not None or not self._operations:
             return
         leases = {message.lease_id for message in self._messages if message.lease_id}
-        transaction = Transaction(self._operations, sorted(leases))
-        check_transaction(transaction)
-        done = await self._link.transaction(transaction)
+        done = await self._link.transaction(Transaction(self._operations, sorted(leases)))
         self.results = done.results
         for message in self._messages:
             message.answered = True

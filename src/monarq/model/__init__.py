@@ -21,6 +21,7 @@ from monarq.model.limits import (
     MAX_PAYLOAD_BYTES,
     MAX_PRIORITY,
     MAX_RECORD_BYTES,
+    MAX_TRACE_NAMES,
     POP_MAX_BYTES,
 )
 from monarq.model.messages import Delivery, Segment, StoredMessage, Trace
@@ -50,6 +51,7 @@ __all__ = [
     "MAX_PAYLOAD_BYTES",
     "MAX_PRIORITY",
     "MAX_RECORD_BYTES",
+    "MAX_TRACE_NAMES",
     "POP_MAX_BYTES",
     "Ack",
     "AckStatus",

@@ -8,6 +8,7 @@ from monarq.clock import Clock, SystemClock
 from monarq.crypto import Cipher
 from monarq.errors import InvalidRequestError
 from monarq.store.contract import Store
+from monarq.store.validation import check_text
 
 
 async def open_store(
@@ -37,6 +38,7 @@ async def open_store(
         path = rest.removeprefix("///")
         if path == rest or not path:
             raise InvalidRequestError("a SQLite address is sqlite:///path/to/file.db")
+        check_text(path, "the path of a SQLite file")
         return await SqliteStore.open(path, clock=clock, cipher=cipher)
     if scheme in ("postgresql", "postgres") and colon:
         from monarq.store.postgres import PostgresStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,16 +20,26 @@ def position(after: str | None, kind: str, of: type[K]) -> K | None:
     """The key of the last row of the page before; None for the first page."""
     if after is None:
         return None
+    named, found = _unpacked(after, of)
+    key: K = found
+    if named != kind or not _is_storable(key):
+        raise not_a_token(after)
+    return key
+
+
+def check_token(after: object) -> None:
+    """Check that this is a token, of whatever list."""
+    _unpacked(after, Any)
+
+
+def _unpacked(after: object, of: Any) -> tuple[str, Any]:
     try:
         if not isinstance(after, str):
             raise ValueError
         packed = base64.urlsafe_b64decode(after.encode("ascii") + b"==")
-        named, key = msgspec.msgpack.decode(packed, type=tuple[str, of])  # type: ignore[valid-type]
+        return msgspec.msgpack.decode(packed, type=tuple[str, of])
     except (msgspec.MsgspecError, binascii.Error, ValueError):
         raise not_a_token(after) from None
-    if named != kind or not _is_storable(key):
-        raise not_a_token(after)
-    return key
 
 
 def _is_storable(key: object) -> bool:

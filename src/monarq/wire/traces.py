@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, field
 
+from monarq.model import MAX_TRACE_NAMES
 from monarq.wire.fields import Name
 from monarq.wire.paging import PageAnswer, PageQuery
 from monarq.wire.shown import NameFilter, PartitionIdText, TimeFilter, TimeText
@@ -17,7 +18,7 @@ class TraceBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     data: Annotated[Raw, Meta(description="any JSON value, 1 MiB at most")]
     event_type: Name | None = None
     """`info` if it is left out."""
-    trace_names: Annotated[list[Name], Meta(max_length=100)] | Name | None = None
+    trace_names: Annotated[list[Name], Meta(max_length=MAX_TRACE_NAMES)] | Name | None = None
 
 
 class TraceAdded(Struct, frozen=True, kw_only=True, rename="camel"):

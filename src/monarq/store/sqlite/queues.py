@@ -62,9 +62,9 @@ def configure(
     """`options` are checked and by their Python names."""
     queue = session.find_queue(name)
     if queue is not None and kind not in (None, queue.kind):
-        raise ConflictError(f"queue {name!r} exists as {queue.kind}, and cannot become {kind}")
+        raise ConflictError(f"queue {name!r} exists, and is of kind {queue.kind}, not {kind}")
     if options.get("encryption_enabled") and session.cipher is None:
-        raise EncryptionKeyError("encryption needs a key, and this store was given none")
+        raise EncryptionKeyError("encryptionEnabled needs a key, and this store was given none")
     if queue is None:
         chosen = replace(QueueOptions(), **options)
         validation.check_may_work(chosen.runs_commands, name, commands)
@@ -118,9 +118,7 @@ def _check_dead_queue(session: Session, name: str, kind: QueueKind, options: Que
     if target is None:
         raise InvalidRequestError(f"deadQueue {dead_queue!r} does not exist: make it first")
     if target.kind is not kind:
-        raise InvalidRequestError(
-            f"deadQueue {dead_queue!r} is {target.kind}, and {name!r} is {kind}"
-        )
+        raise InvalidRequestError(f"deadQueue {dead_queue!r} is of kind {target.kind}, not {kind}")
     validation.check_dead_queue_of_commands(
         name, options.runs_commands, dead_queue, target.options.runs_commands
     )

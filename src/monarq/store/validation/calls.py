@@ -3,8 +3,8 @@
 `CHECKS` says for each call what each argument must be. The class decorator `checks_arguments`
 makes a store refuse the rest with `InvalidRequestError`, so that all stores refuse the same things
 in the same words, and no driver sees a value that it cannot take. The calls of the hot path check
-their requests themselves, one by one (see `requests` and `pushes`). Page tokens are checked by
-`paging`, which knows what a token of each list holds.
+their requests themselves, one by one (see `requests` and `pushes`). Whether a page token is one of
+the list that is asked for is checked by `paging`, when the list is read.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from monarq.model import (
 )
 from monarq.operations.groups import Seek
 from monarq.operations.validation import validated
-from monarq.store import positions
+from monarq.store import paging, positions
 from monarq.store.contract.watching import MOST_FLOWS
 from monarq.store.exported import MOST_SPANS
 from monarq.store.validation.fields import (
     check_bool,
     check_int,
+    check_kind,
     check_label,
     check_limit,
     check_name,
@@ -94,10 +95,7 @@ def _request(kind: type, check: Check) -> Check:
     """A request given as a struct of this type."""
 
     def checked(value: object) -> None:
-        if not isinstance(value, kind):
-            raise InvalidRequestError(
-                f"the request must be a {kind.__name__}, not a {type(value).__name__}"
-            )
+        check_kind(value, kind)
         check(value)
 
     return checked
@@ -172,7 +170,7 @@ _LABELS = {"namespace": _optional(_label("namespace")), "task": _optional(_label
 _MESSAGE = {"partition_id": _PARTITION_ID, "transaction_id": _TRANSACTION_ID}
 _RIGHTS: dict[str, Check] = {"commands": _bool("commands")}
 _ATTEMPT = {**_ITEM, "attempt": _int("attempt", 1, 2**31 - 1)}
-_PAGE = {"limit": _limit()}
+_PAGE: dict[str, Check] = {"limit": _limit(), "after": _optional(paging.check_token)}
 
 CHECKS: Mapping[str, Mapping[str, Check]] = {
     "lifecycle": {"limit": _limit(1_000_000)},

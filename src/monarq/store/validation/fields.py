@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -99,6 +99,40 @@ def check_bytes(value: object, field: str, limit: int = MAX_PAYLOAD_BYTES) -> No
         raise InvalidRequestError(f"{field} must be JSON, given as bytes")
     if len(value) > limit:
         raise InvalidRequestError(f"{field} has {len(value)} bytes, more than {limit}")
+
+
+def check_json(value: object, field: str, limit: int = MAX_PAYLOAD_BYTES) -> None:
+    """As `check_bytes`, and read all of it."""
+    check_bytes(value, field, limit)
+    assert isinstance(value, bytes)
+    try:
+        msgspec.json.decode(value, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"{field} must be JSON: {error}") from None
+
+
+def check_list(value: object, field: str) -> None:
+    if not isinstance(value, list | tuple):
+        raise InvalidRequestError(f"{field} must be a list")
+
+
+def check_sequence(value: object, field: str) -> None:
+    """As `check_list`, of any sequence."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidRequestError(f"{field} must be a list")
+
+
+def check_kinds(values: Iterable[object], kind: type) -> None:
+    for value in values:
+        check_kind(value, kind)
+
+
+def check_kind(value: object, kind: type) -> None:
+    """Check that a request is a struct of its type."""
+    if not isinstance(value, kind):
+        raise InvalidRequestError(
+            f"the request must be a {kind.__name__}, not a {type(value).__name__}"
+        )
 
 
 def check_headers(value: bytes) -> None:

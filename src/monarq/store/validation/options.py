@@ -39,7 +39,7 @@ def option_changes(options: Mapping[Any, Any]) -> dict[str, Any]:
             by_camel_name[info.encode_name] = changes[info.name]
     try:
         checked = msgspec.convert(by_camel_name, QueueOptions)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:
         raise InvalidRequestError(f"option out of range: {error}") from None
     if checked.dead_queue:
         check_name(checked.dead_queue, "deadQueue")

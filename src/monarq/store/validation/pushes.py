@@ -19,15 +19,21 @@ from monarq.model import (
     PushItem,
 )
 from monarq.store.validation.fields import (
+    check_bool,
     check_bytes,
     check_headers,
     check_int,
+    check_kind,
+    check_kinds,
     check_label,
     check_name,
     check_names,
     check_seconds,
+    check_sequence,
     check_time,
 )
+
+_ITEMS = {PushItem}
 
 
 class PushShape(Struct, frozen=True):
@@ -45,20 +51,28 @@ class PushShape(Struct, frozen=True):
 
 
 def check_push(request: Push) -> PushShape:
+    check_kind(request, Push)
     items = request.items
+    # By type first: of an abstract class `isinstance` takes as long as the rest of a small push.
+    if type(items) is not list:
+        check_sequence(items, "items")
     if not items:
         raise InvalidRequestError("items must not be empty")
     if len(items) > MAX_BATCH:
         raise InvalidRequestError(f"items must be at most {MAX_BATCH} in one push")
     if request.producer is not None:
         check_name(request.producer, "producer")
+    check_bool(request.commands, "commands")
     ids: Sequence[str] = ()
     try:
         if type(items) is PushColumns:
             return _checked_columns(items)
         if len(items) == 1:
+            check_kind(items[0], PushItem)
             shape = _shape_of_one(items[0].queue, items[0].partition)
         else:
+            if set(map(type, items)) != _ITEMS:
+                check_kinds(items, PushItem)
             shape = _shape_of_many(items)
     except TypeError:
         raise InvalidRequestError("queue and partition must be text") from None
@@ -171,14 +185,7 @@ _WORK_FIELDS = (
 
 def check_ordered_item(item: PushItem) -> None:
     """Once the queue is known to be ordered."""
-    for field in (
-        "priority",
-        "run_at",
-        "delay_seconds",
-        "max_attempts",
-        "backoff_base",
-        "attempts",
-    ):
+    for field in _WORK_FIELDS:
         if getattr(item, field) is not None:
             raise InvalidRequestError(
                 f"{field} is for work queues, and {item.queue!r} is an ordered queue"

@@ -9,6 +9,7 @@ from monarq.model import (
     MAX_BATCH,
     MAX_OUTPUT_BYTES,
     MAX_PARTITIONS,
+    MAX_TRACE_NAMES,
     Ack,
     AckStatus,
     DeadLetterFilter,
@@ -21,10 +22,13 @@ from monarq.model import (
 )
 from monarq.store.validation.fields import (
     MAX_LEASE_SECONDS,
+    check_bool,
     check_bytes,
     check_common_name,
     check_int,
-    check_label,
+    check_json,
+    check_kind,
+    check_list,
     check_name,
     check_seconds,
     check_text,
@@ -34,6 +38,7 @@ from monarq.store.validation.pushes import check_push
 
 
 def check_pop(request: Pop) -> None:
+    check_kind(request, Pop)
     if request.queue is not None:
         check_name(request.queue, "queue")
         if request.namespace is not None or request.task is not None:
@@ -56,6 +61,8 @@ def check_pop(request: Pop) -> None:
     check_start(request.start)
     if request.consumer is not None:
         check_name(request.consumer, "consumer")
+    check_bool(request.auto_ack, "autoAck")
+    check_bool(request.commands, "commands")
 
 
 def check_start(start: object) -> None:
@@ -64,6 +71,7 @@ def check_start(start: object) -> None:
 
 
 def check_ack(request: Ack) -> None:
+    check_kind(request, Ack)
     if not isinstance(request.status, AckStatus):
         raise InvalidRequestError(f"status must be one of {', '.join(AckStatus)}")
     check_common_name(request.group, "consumerGroup")
@@ -84,14 +92,20 @@ def check_ack(request: Ack) -> None:
             raise InvalidRequestError("retryAt goes with the status failed or retry only")
     if request.result is not None:
         check_bytes(request.result, "result")
+    check_bool(request.commands, "commands")
 
 
 def check_renew(request: Renew) -> None:
+    check_kind(request, Renew)
     check_name(request.lease_id, "leaseId")
     check_seconds(request.seconds, "seconds", low=0.001, high=MAX_LEASE_SECONDS)
+    check_bool(request.commands, "commands")
 
 
 def check_transaction(request: Transaction) -> None:
+    check_kind(request, Transaction)
+    check_list(request.operations, "operations")
+    check_list(request.required_leases, "requiredLeases")
     if not request.operations:
         raise InvalidRequestError("operations must not be empty")
     try:
@@ -103,8 +117,10 @@ def check_transaction(request: Transaction) -> None:
         try:
             if isinstance(operation, Push):
                 check_push(operation)
-            else:
+            elif isinstance(operation, Ack):
                 check_ack(operation)
+            else:
+                raise InvalidRequestError("an operation must be a Push or an Ack")
         except InvalidRequestError as error:
             raise TransactionFailedError(index, error) from None
 
@@ -116,15 +132,16 @@ def check_dead_letter_filter(which: DeadLetterFilter) -> None:
         (which.partition, "partition"),
     ):
         if name is not None:
-            check_label(name, field)
+            check_name(name, field)
     for time, field in ((which.failed_from, "from"), (which.failed_to, "to")):
         if time is not None:
             check_time(time, field)
     if which.error is not None:
         check_text(which.error, "error", ERROR_KEY_LENGTH)
+        if "\n" in which.error:
+            raise InvalidRequestError("error must be the first line of an error")
     if which.ids is not None:
-        if not isinstance(which.ids, list | tuple):
-            raise InvalidRequestError("ids must be a list")
+        check_list(which.ids, "ids")
         for number in which.ids:
             check_int(number, "ids", 1, 2**62)
 
@@ -133,9 +150,10 @@ def check_trace(trace: Trace) -> None:
     check_int(trace.partition_id, "partitionId", 1, 2**62)
     check_name(trace.transaction_id, "transactionId")
     check_name(trace.event_type, "eventType")
-    check_bytes(trace.data, "data", 1 << 20)
-    if not isinstance(trace.names, list | tuple):
-        raise InvalidRequestError("traceNames must be a list")
+    check_json(trace.data, "data", 1 << 20)
+    check_list(trace.names, "traceNames")
+    if len(trace.names) > MAX_TRACE_NAMES:
+        raise InvalidRequestError(f"traceNames must be at most {MAX_TRACE_NAMES}")
     for name in trace.names:
         check_name(name, "traceNames")
 
