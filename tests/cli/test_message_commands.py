@@ -217,6 +217,18 @@ def test_an_import_keeps_producer_attempts_and_paused_state(anywhere: Invoke) ->
     assert anywhere.json("queue", "show", "w")["state"] == "open", "a queue that is there is left"
 
 
+def test_an_attempt_under_way_is_not_used_up_by_an_export(anywhere: Invoke) -> None:
+    """Else an item that is exported during its last attempt would have one too many."""
+    anywhere.ok("queue", "create", "w", "--kind", "work", "--max-attempts", "1")
+    anywhere.ok("push", "w", "1", "--id", "a")
+    [popped] = anywhere.json("pop", "w")["messages"]
+    exported = anywhere.ok("export").out
+    anywhere.ok("queue", "delete", "w", "--yes")
+    anywhere.ok("import", "-", stdin=exported)
+    [again] = anywhere.json("pop", "w")["messages"]
+    assert again["attempts"] == popped["attempts"] == 1
+
+
 def test_an_import_never_takes_a_message_for_another_of_the_same_number(
     cli: Invoke, tmp_path: Path
 ) -> None:

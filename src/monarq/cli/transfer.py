@@ -202,7 +202,8 @@ def _item_line(item: Item) -> MessageLine:
         max_attempts=item.max_attempts,
         backoff_base=item.backoff_base,
         producer=item.producer,
-        attempts=item.attempts or None,
+        # An attempt that is under way is not used up: the import delivers the item again.
+        attempts=item.attempts - (item.state is ItemState.LEASED) or None,
     )
 
 
