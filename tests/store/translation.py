@@ -134,7 +134,7 @@ def plain_field(name: str, value: Any, ids: Ids | None) -> Any:
         return plain(value, ids)
     if name == "partition_id":
         return ids.model_partition(value)
-    if name in ("transaction_id", "item_id", "monarqRedrivenFrom"):
+    if name in ("transaction_id", "item_id", "message_id", "monarqRedrivenFrom"):
         return ids.model_transaction_id(value)
     return plain(value, ids)
 
