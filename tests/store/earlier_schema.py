@@ -28,6 +28,10 @@ _UNDO = {
         alter table unresolved drop column lease_limit;
     """,
     15: "alter table cursors drop column lost_before_no;",
+    16: """
+        drop index groups_being_made;
+        alter table groups drop column joined_to;
+    """,
 }
 
 

@@ -133,4 +133,4 @@ class Lifecycle:
         done["promoted"] += report.promoted
         done["buried"] += report.buried
         done["removed"] += report.removed
-        return report.expired + report.promoted + report.buried + report.removed
+        return report.expired + report.promoted + report.buried + report.removed + report.made

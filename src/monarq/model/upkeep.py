@@ -33,5 +33,7 @@ class LifecycleReport(Struct, frozen=True, kw_only=True):
     promoted: int = 0
     buried: int = 0
     removed: int = 0
+    made: int = 0
+    """Cursors of new groups."""
     wake: list[str] = []
     """Queues in which something became available."""

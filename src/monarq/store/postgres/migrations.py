@@ -11,7 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.errors import SchemaVersionError
 
-VERSION, DIGEST = 58, "6d378809fdb2ca68"
+VERSION, DIGEST = 61, "285461f56d503a0e"
 """The schema's version and the digest of the files below `sql`. A store with a higher version is
 refused. `./dev schema` writes this line after a change of the files."""
 

@@ -138,14 +138,21 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
         row = await self._database.fetchrow(
             "select * from monarq.lifecycle($1, $2)", self._database.now(), limit
         )
+        # Apart: it locks many partitions, and pushes wait for them.
+        made = await self._database.fetchrow(
+            "select * from monarq.make_more_cursors($1)", self._database.now()
+        )
         assert row is not None
+        assert made is not None
+        times = [row["next_at"], made["next_at"]]
         return LifecycleReport(
-            next_at=row["next_at"],
+            next_at=min((time for time in times if time is not None), default=None),
             expired=row["expired"],
             promoted=row["promoted"],
             buried=row["buried"],
             removed=row["removed"],
-            wake=row["wake"],
+            made=made["made"],
+            wake=sorted({*row["wake"], made["queue"]} - {None}),
         )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from monarq.errors import NotFoundError
 from monarq.model import Queue, SeekTo
 from monarq.operations.groups import DeleteGroup, Seek
-from monarq.store.sqlite import segment_log
+from monarq.store.sqlite import making, segment_log
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.session import Session
 
-_FIND = "select id from groups where queue_id = ? and name = ?"
+_FIND = "select id, created_at, joined_to from groups where queue_id = ? and name = ?"
 _PLACE = """
 update cursors set position = :position, available_at = :available_at, has_unresolved = 0,
     ended_by = case when lease_until is null then ended_by else :moved end,
@@ -47,7 +47,10 @@ def find_group(session: Session, queue_id: int, name: str) -> int | None:
         row = session.db.execute(_FIND, key).fetchone()
         if row is None:
             return None
-        known = session.group_ids[key] = row[0]
+        known, created_at, joined_to = row
+        session.group_ids[key] = known
+        if joined_to is not None:
+            session.being_made[known] = created_at
     return known
 
 
@@ -81,7 +84,7 @@ def place(session: Session, partition_id: int, group_id: int, position: int, las
         "group": group_id,
     }
     session.db.execute(_PLACE, values)
-    _withhold(session, partition_id, group_id)
+    making.withhold(session, partition_id, group_id)
 
 
 def _place_all(session: Session, queue_id: int, group_id: int, seq: int, only: int | None) -> None:
@@ -107,28 +110,7 @@ def withhold_all(session: Session, queue_id: int, group_id: int, only: int | Non
         {"queue": queue_id, "only": only},
     ).fetchall()
     for (partition_id,) in rows:
-        _withhold(session, partition_id, group_id)
-
-
-def _withhold(session: Session, partition_id: int, group_id: int) -> None:
-    """Messages that were deleted, or are for another group, are resolved for this one."""
-    rows = session.db.execute(
-        """select s.first_seq, s.last_seq, s.offsets, s.for_group from cursors c
-        cross join segments s on s.partition_id = c.partition_id and s.last_seq > c.position
-            and (s.deleted > 0 or s.for_group is not null)
-        where c.partition_id = ? and c.group_id = ? order by s.last_seq""",
-        (partition_id, group_id),
-    ).fetchall()
-    if not rows:
-        return
-    cursor = session.cursor(partition_id, group_id)
-    for first_seq, last_seq, stored, for_group in rows:
-        offsets = segment_log.decode_offsets(stored)
-        is_foreign = for_group not in (None, cursor.group)
-        for at, seq in enumerate(range(first_seq, last_seq + 1)):
-            if is_foreign or offsets[at] == offsets[at + 1]:
-                cursor.withhold(session, seq)
-    session.flush()
+        making.withhold(session, partition_id, group_id)
 
 
 def count_positions(session: Session, queue: Queue) -> None:
@@ -145,6 +127,17 @@ def count_position(session: Session, queue_id: int, group_id: int) -> None:
     counted = session.counters.read(queue_id, group_id)["position"]
     lag = _lag(session, queue_id, group_id)
     session.counters.add(queue_id, group_id, position=pushed - lag - counted)
+
+
+def count_as_unmoved(session: Session, queue_id: int, group_id: int) -> None:
+    """Set the counter of a new group as if all that is kept were before it."""
+    [kept] = session.db.execute(
+        """select coalesce(sum(last_seq - first_seq + 1), 0) from partitions
+        where queue_id = ?""",
+        (queue_id,),
+    ).fetchone()
+    pushed = session.counters.read(queue_id)["pushed"]
+    session.counters.add(queue_id, group_id, position=pushed - kept)
 
 
 def _lag(session: Session, queue_id: int, group_id: int, only: int | None = None) -> int:
@@ -186,6 +179,10 @@ def find_partition(session: Session, queue: Queue, name: str | None) -> int | No
 
 def seek(session: Session, request: Seek) -> int:
     queue, group_id, only = find_place(session, request.queue, request.group, request.partition)
+    if only is None:
+        making.make_all(session, group_id)
+    else:
+        making.make_in_group(session, only, group_id)
     was = _lag(session, queue.id, group_id, only)
     counters = session.counters.snapshot()
     if request.time is not None:

@@ -1,6 +1,7 @@
 """Where groups begin: what they asked for first, and how they are made of it.
 
-A group has a cursor in every partition of its queue, made when either of them is new.
+A group has a cursor in every partition of its queue, made when either of them is new: see
+`making`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from monarq.errors import InvalidRequestError
 from monarq.model import Queue, QueueKind, StartFrom
 from monarq.operations.groups import Seek
-from monarq.store.sqlite import groups, segment_log
+from monarq.store.sqlite import groups, making
 from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.session import Session
 from monarq.store.validation import no_groups
@@ -23,7 +24,8 @@ values (?, ?, ?, ?, ?)
 """
 _NOTE_TOO = _SUBSCRIBE.replace("insert", "insert or ignore")
 _LABELLED = """
-select q.id, g.id from queues q left join groups g on g.queue_id = q.id and g.name = ?
+select q.id, g.id, g.created_at, g.joined_to from queues q
+left join groups g on g.queue_id = q.id and g.name = ?
 where q.kind = 'ordered' and {labels} order by q.priority desc, q.id
 """
 
@@ -115,7 +117,14 @@ def _labelled(
     labels = {"q.namespace = ?": namespace, "q.task = ?": task}
     wanted = {sql: label for sql, label in labels.items() if label is not None}
     query = _LABELLED.format(labels=" and ".join(wanted))
-    return session.db.execute(query, (group, *wanted.values())).fetchall()
+    found = []
+    for queue_id, group_id, created_at, joined_to in session.db.execute(
+        query, (group, *wanted.values())
+    ).fetchall():
+        if joined_to is not None:
+            session.being_made[group_id] = created_at
+        found.append((queue_id, group_id))
+    return found
 
 
 def _note_start(
@@ -147,37 +156,37 @@ def _make_group(session: Session, queue: Queue, name: str, start_at: int, *, at_
     known = groups.find_group(session, queue.id, name)
     if known is not None:
         return known
-    db = session.db
-    made = db.execute(
-        "insert into groups (queue_id, name, start_at, created_at) values (?, ?, ?, ?)",
+    made = session.db.execute(
+        """insert into groups (queue_id, name, start_at, created_at, joined_to)
+        values (?, ?, ?, ?, 0)""",
         (queue.id, name, start_at, session.now),
     )
     group_id = made.lastrowid
     assert group_id is not None
-    db.execute(
+    session.counters.begin(queue.id, group_id)
+    if at_end:
+        _begin_at_the_end(session, queue, group_id)
+    else:
+        groups.count_as_unmoved(session, queue.id, group_id)
+        making.make_next(session, group_id)
+    return group_id
+
+
+def _begin_at_the_end(session: Session, queue: Queue, group_id: int) -> None:
+    """All cursors are made now: where the end was cannot be told later."""
+    session.db.execute(
         """insert into cursors (partition_id, group_id, position, available_at, lost_lease_no)
-        select id, :group, case when :at_end then last_seq else first_seq - 1 end,
-            case when :at_end or first_seq > last_seq then null else :now end, :lost
-        from partitions where queue_id = :queue""",
+        select id, :group, last_seq, null, :lost from partitions where queue_id = :queue""",
         {
             "group": group_id,
-            "at_end": at_end,
-            "now": session.now,
             # Leases of a group of this name that was deleted have lower numbers.
             "lost": session.new_lease_number(),
             "queue": queue.id,
         },
     )
-    if start_at and not at_end:
-        for partition_id, first, last in groups.partitions(session, queue.id):
-            position = segment_log.position_before(db, partition_id, start_at, first, last)
-            groups.place(session, partition_id, group_id, position, last)
-    elif not at_end:
-        groups.withhold_all(session, queue.id, group_id)
-    session.counters.begin(queue.id, group_id)
+    session.db.execute("update groups set joined_to = null where id = ?", (group_id,))
     groups.count_position(session, queue.id, group_id)
     groups.let_retention_look(session, queue)
-    return group_id
 
 
 def subscribe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monarq.clock import DAY, MILLISECOND, micros
 from monarq.model import LifecycleReport, Queue
-from monarq.store.sqlite import clock_set_back, items, logs, retention, settling
+from monarq.store.sqlite import clock_set_back, items, logs, making, retention, settling
 from monarq.store.sqlite.cursors import CHECK
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
@@ -15,6 +15,10 @@ MARKS_KEPT = DAY
 _FLUSH_EVERY = 100
 _SOONEST = 100 * MILLISECOND
 
+_BEING_MADE = """
+select g.id, q.name from groups g join queues q on q.id = g.queue_id
+where g.joined_to >= 0 order by g.joined_to limit 1
+"""
 _LEASES_TO_CHECK = """
 select partition_id, group_id, lease_until from cursors
 where check_at is not null and check_at <= ? order by check_at, partition_id, group_id limit ?
@@ -66,6 +70,7 @@ def lifecycle(session: Session, limit: int) -> LifecycleReport:
     if clock_set_back.was_set_back(session):
         step.wake.update(clock_set_back.mend(session))
     step.expire_leases()
+    step.make_cursors()
     step.look_after_items()
     step.look_after_partitions()
     step.trim_logs()
@@ -78,6 +83,7 @@ def lifecycle(session: Session, limit: int) -> LifecycleReport:
         promoted=step.promoted,
         buried=session.died,
         removed=step.removed,
+        made=step.made,
         wake=sorted(step.wake),
     )
 
@@ -93,6 +99,7 @@ class _Step:
         self.expired = 0
         self.promoted = 0
         self.removed = 0
+        self.made = 0
         self.wake: set[str] = set()
 
     def expire_leases(self) -> None:
@@ -115,6 +122,14 @@ class _Step:
             if done % _FLUSH_EVERY == 0:
                 session.flush()
         session.flush()
+
+    def make_cursors(self) -> None:
+        """Go on with a group that is being made."""
+        row = self._session.db.execute(_BEING_MADE).fetchone()
+        if row is not None:
+            group_id, queue = row
+            self.made += making.make_next(self._session, group_id)
+            self.wake.add(queue)
 
     def look_after_items(self) -> None:
         for partition_id, queue in self._work:
@@ -185,6 +200,8 @@ class _Step:
         known = [row[0] for row in (found.fetchone() for found in times)]
         [oldest_mark] = db.execute("select min(pushed_at) from push_marks").fetchone()
         known.append(None if oldest_mark is None else oldest_mark + MARKS_KEPT)
+        if db.execute(_BEING_MADE).fetchone() is not None:
+            known.append(self._session.now)
         known += [self._session.now + wait for wait in self._shortest_waits()]
         for partition_id, queue in self._work:
             known += self._next_of_items(partition_id, queue)

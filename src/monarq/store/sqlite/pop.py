@@ -19,7 +19,7 @@ from monarq.store import segments
 from monarq.store.contract import Outcome
 from monarq.store.message_list import MessageList, MessageRun
 from monarq.store.room import Room
-from monarq.store.sqlite import groups, joining, segment_log, settling
+from monarq.store.sqlite import groups, joining, making, segment_log, settling
 from monarq.store.sqlite.cursors import Cursor, Mark
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session
@@ -39,6 +39,8 @@ where p.queue_id = ? and p.name = ?
 
 Source = tuple[Queue, int]
 """A queue to pop from, and the group's id there."""
+
+_Available = tuple[int, int | None]
 
 
 def pop(
@@ -128,8 +130,7 @@ def _next_candidate(
     """The partition and group to look into next."""
     if request.partition is not None:
         for queue, group_id in sources:
-            key = (group_id, queue.id, request.partition)
-            row = session.db.execute(_OF_PARTITION, key).fetchone()
+            row = _of_partition(session, queue, group_id, request.partition)
             if row is not None and row[1] is not None and row[1] <= session.now:
                 return row[0], group_id
         return None
@@ -137,20 +138,42 @@ def _next_candidate(
     for queue, group_id in sources:
         if best is not None and -queue.options.priority > best[0]:
             break
-        row = session.db.execute(_NEXT, (group_id, session.now)).fetchone()
+        row = _first_available(session, group_id)
         if row is not None:
             found = (-queue.options.priority, row[1], row[0], group_id)
             best = found if best is None else min(best, found)
     return None if best is None else (best[2], best[3])
 
 
+def _first_available(session: Session, group_id: int) -> tuple[int, int] | None:
+    """Return the partition that waits longest for the group, and since when."""
+    while True:
+        row: tuple[int, int] | None = session.db.execute(_NEXT, (group_id, session.now)).fetchone()
+        made_at = session.being_made.get(group_id)
+        # What has no cursor yet was available when the group was made.
+        if made_at is None or (row is not None and row[1] <= made_at):
+            return row
+        if not making.make_for_pop(session, group_id):
+            return row
+
+
+def _of_partition(session: Session, queue: Queue, group_id: int, name: str) -> _Available | None:
+    """Return the id of the named partition, and since when it is available."""
+    if group_id in session.being_made:
+        making.make_in_partition_named(session, queue.id, name)
+    key = (group_id, queue.id, name)
+    row: _Available | None = session.db.execute(_OF_PARTITION, key).fetchone()
+    return row
+
+
 def _next_at(session: Session, sources: Sequence[Source], request: Pop) -> int | None:
-    times = []
+    times: list[int | None] = []
     for queue, group_id in sources:
         if request.partition is not None:
-            key = (group_id, queue.id, request.partition)
-            row = session.db.execute(_OF_PARTITION, key).fetchone()
+            row = _of_partition(session, queue, group_id, request.partition)
             times.append(row[1] if row is not None else None)
+        elif group_id in session.being_made:
+            times.append(session.now)
         else:
             times.append(session.db.execute(_NEXT_AT, (group_id,)).fetchone()[0])
     return min((time for time in times if time is not None), default=None)

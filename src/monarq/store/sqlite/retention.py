@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from monarq.clock import DAY, micros
 from monarq.model import Queue
-from monarq.store.sqlite import segment_log, settling
+from monarq.store.sqlite import making, segment_log, settling
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.segment_log import Head
 from monarq.store.sqlite.session import Session
@@ -41,6 +41,7 @@ def look_at(session: Session, partition_id: int, limit: int) -> tuple[int, bool]
     partition = _Partition(partition_id, session.queue_by_id(queue_id), *columns)
     if partition.first_seq > partition.last_seq:
         return _look_at_empty(session, partition), False
+    making.make_in_partition(session, queue_id, partition_id)
     cursors = _cursors(session, partition_id)
     died = _evict(session, partition, cursors, limit)
     session.flush()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from monarq.crypto import Cipher
 from monarq.errors import NotFoundError
 from monarq.model import Queue
-from monarq.store.sqlite import deaths
+from monarq.store.sqlite import deaths, making
 from monarq.store.sqlite.counters import Counters
 from monarq.store.sqlite.cursors import Cursor, find_cursor
 from monarq.store.sqlite.deaths import Death
@@ -60,6 +60,9 @@ class Session:
         self._gave_leases = False
         self.group_ids: dict[tuple[int, str], int] = {}
         """Of groups that were found; by queue and name."""
+        self.being_made: dict[int, int] = {}
+        """Groups that do not have all their cursors yet, of those that were found; since when."""
+        self.steps_left = making.MOST_STEPS
 
     # --- queues ------------------------------------------------------------------------
 
@@ -95,6 +98,9 @@ class Session:
     def cursor(self, partition_id: int, group_id: int) -> Cursor:
         """The cursor, which must exist; changes to it are written by `flush`."""
         cursor = self.find_cursor(partition_id, group_id)
+        if cursor is None:
+            making.make_in_group(self, partition_id, group_id)
+            cursor = self.find_cursor(partition_id, group_id)
         assert cursor is not None
         return cursor
 
@@ -150,6 +156,7 @@ class Session:
         self._cursors.clear()
         self.deaths.clear()
         self.group_ids.clear()
+        self.being_made.clear()
         self.forget_queues()
         self.caches.clear()
         # Some errors, a full disk for one, end the whole transaction.

@@ -39,7 +39,8 @@ begin
         v_group := g_groups[1]::bigint;
         select mq.id, (mq.lease_time * 1000000)::bigint into v_queue, v_lease_us
         from monarq.queues mq join monarq.groups g on g.queue_id = mq.id
-        where g.id = v_group and (a_groups is null or g.name = all (a_groups)) and not mq.paused
+        where g.id = v_group and g.joined_to is null
+            and (a_groups is null or g.name = all (a_groups)) and not mq.paused
             and mq.delayed_processing = 0 and mq.window_buffer = 0 and mq.max_wait_time_seconds = 0;
         exit short when v_queue is null;
         perform 1 from monarq.cursors c

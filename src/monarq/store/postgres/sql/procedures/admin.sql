@@ -18,6 +18,7 @@ begin
         where queue_id = p_queue and (p_partition is null or id = p_partition)
         order by id for share
     loop
+        perform monarq.make_cursors_in(v_now, p_queue, p.id);
         select position into v_old from monarq.cursors
             where partition_id = p.id and group_id = p_group for update;
         v_new := case p_mode when 'start' then p.first_seq - 1 when 'end' then p.last_seq
@@ -111,6 +112,7 @@ begin
                     ready => -counted.ready, leased => -counted.leased, done => -counted.done,
                     cancelled => -counted.cancelled)) as t;
         else
+            perform monarq.make_cursors_in(v_now, p_queue, p.id);
             delete from monarq.segments where partition_id = p.id;
             delete from monarq.transaction_ids where partition_id = p.id;
             v_count := p.last_seq - p.first_seq + 1;

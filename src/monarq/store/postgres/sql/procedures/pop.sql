@@ -163,8 +163,10 @@ declare
     v_groups bigint[];
     q monarq.queues;
     v_slow boolean;
+    v_joining boolean;
     v_next bigint;
     v_partition bigint;
+    v_found record;
     v_one record;
     v_got record;
     o_request integer[];
@@ -180,15 +182,19 @@ begin
         v_end := v_end + g_count[v_run];
         v_groups := string_to_array(g_groups[v_run], ',')::bigint[];
         v_slow := true;
+        v_joining := false;
         v_next := null;
         v_partition := null;
         if cardinality(v_groups) = 1 then
-            select mq.* into q from monarq.queues mq join monarq.groups g on g.queue_id = mq.id
+            select mq as queue, g.joined_to is not null as joining into v_found
+                from monarq.queues mq join monarq.groups g on g.queue_id = mq.id
                 where g.id = v_groups[1];
+            q := v_found.queue;
+            v_joining := coalesce(v_found.joining, false);
             if q.id is null then
                 v_next := -1;
             elsif not q.paused then
-                v_slow := g_partition[v_run] is not null
+                v_slow := v_joining or g_partition[v_run] is not null
                     or q.delayed_processing > 0 or q.window_buffer > 0
                     or q.max_wait_time_seconds > 0
                     or case when cardinality(r_auto_ack) = 1 then r_auto_ack[1]
@@ -204,6 +210,9 @@ begin
                 or (g_partition[v_run] is not null and v_partition is null) then
                 v_groups := '{}';
             end if;
+        else
+            v_joining := exists (
+                select from monarq.groups where id = any (v_groups) and joined_to is not null);
         end if;
         if not v_slow and g_count[v_run] = 1 then
             v_one := monarq.lease_next(v_now, p_bytes, q, v_groups[1],
@@ -316,7 +325,10 @@ begin
             end if;
         end if;
         while v_slow and v_request <= v_end loop
-            v_got := monarq.pop_slowly(v_now, v_groups, v_partition,
+            if v_joining then
+                perform monarq.make_for_pop(v_now, v_groups, v_partition);
+            end if;
+            v_got := monarq.pop_slowly(v_now, v_groups, v_joining, v_partition,
                 coalesce(r_batch[v_request], r_batch[1]),
                 coalesce(r_partitions[v_request], r_partitions[1]), p_bytes,
                 nullif(coalesce(r_lease_us[v_request], r_lease_us[1]), 0),
@@ -339,7 +351,8 @@ begin
         if v_request <= v_end then
             return query
             select r, null::bigint, null::bigint,
-                coalesce(v_next, monarq.next_available(v_now, v_groups, v_partition)),
+                coalesce(v_next, case when v_joining and v_partition is null then v_now end,
+                    monarq.next_available(v_now, v_groups, v_partition)),
                 null::bigint, null::bigint, null::text, null::json, null::bigint, null::integer,
                 null::bigint, null::bytea, null::bytea, null::text[], null::text[], null::text[],
                 null::text[]

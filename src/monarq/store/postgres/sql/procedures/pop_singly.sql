@@ -191,9 +191,10 @@ end
 $$;
 
 -- One request that takes the long way: several partitions, labels, auto-ack, or a queue with
--- delays. Appends what it leased.
+-- delays. Appends what it leased. p_joining: some of the groups may not have all their cursors yet, and
+-- what has none waits longer than what became available since.
 create or replace function monarq.pop_slowly(
-    p_now bigint, p_groups bigint[], p_partition bigint, p_batch integer, p_partitions integer,
+    p_now bigint, p_groups bigint[], p_joining boolean, p_partition bigint, p_batch integer, p_partitions integer,
     p_bytes bigint, p_lease_us bigint, p_auto_ack boolean, p_token text, p_consumer text,
     out lease_no bigint, out untils bigint[], out partition_ids bigint[],
     out first_seqs bigint[], out last_seqs bigint[], out marks json[], out is_cut boolean
@@ -218,6 +219,9 @@ begin
         exit when v_tries > p_partitions + 1000;
         c := monarq.next_cursor(p_now, p_groups, p_partition, c);
         exit when c.partition_id is null;
+        exit when p_joining and p_partition is null and partition_ids is not null and exists (
+            select from monarq.groups g where g.id = c.group_id
+                and g.joined_to is not null and g.created_at < c.available_at);
         select mq.* into q from monarq.queues mq join monarq.groups g on g.queue_id = mq.id
             where g.id = c.group_id;
         if lease_no is null and not p_auto_ack then

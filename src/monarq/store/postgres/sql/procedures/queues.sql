@@ -132,45 +132,47 @@ begin
 end
 $$;
 
--- Makes a group in an ordered queue, with a cursor in each partition, unless it exists.
-create or replace function monarq.make_group(
-    p_now bigint, p_queue bigint, p_group text, p_start bigint
+-- Makes the missing cursors of a group in some partitions of its queue. A cursor that is made after the
+-- group equals the one that would have been made with it: its position follows from the group's start, and
+-- it is available since the group was made, or since the first message after that. The group's counted
+-- position has excluded what is kept, and is corrected.
+create or replace function monarq.make_cursors(
+    p_now bigint, g monarq.groups, p_partitions bigint[]
 ) returns void
     language plpgsql
 as $$
 declare
-    v_group bigint;
-    v_lag bigint;
+    v_made bigint[];
+    v_moved bigint;
     v_marked record;
 begin
-    perform 1 from monarq.queues where id = p_queue for update;
-    insert into monarq.groups (queue_id, name, start_at, created_at)
-    values (p_queue, p_group, case when p_start = -1 then p_now else p_start end, p_now)
-    on conflict do nothing returning id into v_group;
-    if v_group is null then
-        return;
-    end if;
     -- Locked, so that a push under way either is seen here or sees the new cursor.
-    perform 1 from monarq.partitions where queue_id = p_queue order by id for share;
+    perform 1 from monarq.partitions where id = any (p_partitions) order by id for share;
     with made as (
         insert into monarq.cursors (partition_id, group_id, position, available_at, lost_lease_no)
-        select p.id, v_group, start.position, case when start.position < p.last_seq then p_now end,
+        select p.id, g.id, start.position, case when start.position < p.last_seq then least(p_now,
+                greatest(g.created_at, case when p.last_at > g.created_at then (
+                    select s.created_at from monarq.segments s
+                    where s.partition_id = p.id and s.first_seq <= start.position + 1
+                    order by s.first_seq desc limit 1) end)) end,
             -- Leases of a group of this name that was deleted have lower numbers.
             (select nextval('monarq.lease_numbers'))
         from monarq.partitions p
         cross join lateral (
-            select case when p_start = -1 then p.last_seq when p_start = 0 then p.first_seq - 1
-                else monarq.seq_before(p.id, p_start) end as position
+            select case when g.start_at = 0 then p.first_seq - 1
+                when p.last_at < g.start_at then p.last_seq
+                else monarq.seq_before(p.id, g.start_at) end as position
             offset 0
         ) as start
-        where p.queue_id = p_queue
+        where p.id = any (p_partitions)
+        on conflict do nothing
         returning partition_id, position
     )
-    select coalesce(sum(p.last_seq - m.position), 0) into v_lag
+    select array_agg(p.id), coalesce(sum(m.position - p.first_seq + 1), 0) into v_made, v_moved
     from made m join monarq.partitions p on p.id = m.partition_id;
     -- What is too old for it may have been for nobody so far.
     update monarq.partitions p set check_at = p_now from monarq.queues q
-        where q.id = p_queue and q.max_wait_time_seconds > 0 and p.queue_id = q.id
+        where q.id = g.queue_id and q.max_wait_time_seconds > 0 and p.id = any (v_made)
             and p.check_at > p_now;
     -- Where there is something that is not for it.
     for v_marked in
@@ -179,15 +181,141 @@ begin
             select from monarq.segments s
             where s.partition_id = p.id and (s.deleted > 0 or s.for_group is not null) limit 1
         ) as marked
-        join monarq.cursors c on c.partition_id = p.id and c.group_id = v_group
-        where p.queue_id = p_queue
+        join monarq.cursors c on c.partition_id = p.id and c.group_id = g.id
+        where p.id = any (v_made)
     loop
-        v_lag := v_lag + v_marked.position - monarq.place_cursor(p_now, v_marked.id, v_group,
+        v_moved := v_moved - v_marked.position + monarq.place_cursor(p_now, v_marked.id, g.id,
             v_marked.position, v_marked.last_seq);
     end loop;
-    perform monarq.tally(p_queue, v_group, "position" => (
+    if v_moved <> 0 then
+        perform monarq.tally(g.queue_id, g.id, "position" => v_moved);
+    end if;
+end
+$$;
+
+-- Makes the next cursors of a group that is being made, in order of partition id; how many. Whoever does so holds
+-- the queue's row: of several at once, each goes on where the one before has stopped.
+create or replace function monarq.make_next_cursors(p_now bigint, p_group bigint) returns integer
+    language plpgsql
+as $$
+declare
+    v_most constant integer := 4000;
+    g monarq.groups;
+    v_partitions bigint[];
+begin
+    perform 1 from monarq.queues q join monarq.groups mg on mg.queue_id = q.id
+        where mg.id = p_group for update of q;
+    select * into g from monarq.groups where id = p_group and joined_to is not null;
+    if not found then
+        return 0;
+    end if;
+    v_partitions := array(
+        select id from monarq.partitions where queue_id = g.queue_id and id > g.joined_to
+        order by id limit v_most);
+    perform monarq.make_cursors(p_now, g, v_partitions);
+    update monarq.groups set joined_to = case when cardinality(v_partitions) = v_most
+        then v_partitions[v_most] end where id = p_group;
+    return cardinality(v_partitions);
+end
+$$;
+
+-- Makes the cursors of groups that are being made in one partition, before something needs all of them.
+create or replace function monarq.make_cursors_in(
+    p_now bigint, p_queue bigint, p_partition bigint
+) returns void
+    language sql
+as $$
+    select monarq.make_cursors(p_now, g, array[p_partition]) from monarq.groups g
+    where g.queue_id = p_queue and g.joined_to is not null order by g.id
+$$;
+
+-- Makes more cursors for a pop: of groups that are being made, until one has a partition to offer that
+-- waits as long as the group is there. What has no cursor yet waits no longer.
+create or replace function monarq.make_for_pop(
+    p_now bigint, p_groups bigint[], p_partition bigint
+) returns void
+    language plpgsql
+as $$
+declare
+    v_group bigint;
+begin
+    if p_partition is not null then
+        perform monarq.make_cursors_in(p_now, p.queue_id, p.id) from monarq.partitions p
+            where p.id = p_partition;
+        return;
+    end if;
+    foreach v_group in array p_groups loop
+        for v_step in 1 .. 4 loop
+            exit when not exists (
+                select from monarq.groups g
+                where g.id = v_group and g.joined_to is not null and not exists (
+                    select from monarq.cursors c
+                    where c.group_id = v_group and c.available_at <= least(g.created_at, p_now)));
+            perform monarq.make_next_cursors(p_now, v_group);
+        end loop;
+    end loop;
+end
+$$;
+
+-- Goes on with one group that is being made: the name of its queue, how many cursors were made, and
+-- the time, if more is to be done.
+create or replace function monarq.make_more_cursors(
+    p_now bigint, out queue text, out made integer, out next_at bigint
+)
+    language plpgsql
+as $$
+declare
+    v_group bigint;
+    v_queue bigint;
+begin
+    made := 0;
+    select id, queue_id into v_group, v_queue from monarq.groups
+        where joined_to >= 0 order by joined_to limit 1;
+    if v_group is not null then
+        select name into queue from monarq.queues where id = v_queue;
+        made := monarq.make_next_cursors(monarq.time(p_now), v_group);
+        select monarq.time(p_now) into next_at from monarq.groups
+            where joined_to >= 0 order by joined_to limit 1;
+    end if;
+end
+$$;
+
+-- Makes a group in an ordered queue, unless it exists, with its cursors in the first partitions. Pops and
+-- the lifecycle make the others. A group that begins at the end has all cursors at once: where the end was
+-- cannot be told later.
+create or replace function monarq.make_group(
+    p_now bigint, p_queue bigint, p_group text, p_start bigint
+) returns void
+    language plpgsql
+as $$
+declare
+    g monarq.groups;
+begin
+    perform 1 from monarq.queues where id = p_queue for update;
+    insert into monarq.groups (queue_id, name, start_at, created_at, joined_to)
+    values (p_queue, p_group, case when p_start = -1 then p_now else p_start end, p_now,
+        case when p_start <> -1 then 0 end)
+    on conflict do nothing returning * into g;
+    if g.id is null then
+        return;
+    end if;
+    -- Locked, so that a push under way either is seen here or sees the new group.
+    perform 1 from monarq.partitions where queue_id = p_queue order by id for share;
+    if p_start = -1 then
+        insert into monarq.cursors (partition_id, group_id, position, lost_lease_no)
+        -- Leases of a group of this name that was deleted have lower numbers.
+        select id, g.id, last_seq, (select nextval('monarq.lease_numbers'))
+        from monarq.partitions where queue_id = p_queue;
+    end if;
+    perform monarq.tally(p_queue, g.id, "position" => (
         select coalesce(sum(pushed), 0)::bigint from monarq.counters
-        where queue_id = p_queue and group_id = 0) - v_lag);
+        where queue_id = p_queue and group_id = 0
+    ) - case when p_start = -1 then 0 else (
+        select coalesce(sum(last_seq - first_seq + 1), 0)::bigint from monarq.partitions
+        where queue_id = p_queue) end);
+    if p_start <> -1 then
+        perform monarq.make_next_cursors(p_now, g.id);
+    end if;
 end
 $$;
 

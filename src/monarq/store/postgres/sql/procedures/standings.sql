@@ -42,6 +42,7 @@ declare
     v_last bigint;
 begin
     select * into q from monarq.queues where id = p_queue;
+    perform monarq.make_cursors_in(v_now, p_queue, p_partition);
     select * into c from monarq.cursors
         where partition_id = p_partition and group_id = p_group for update;
     if c.lease_until <= v_now then

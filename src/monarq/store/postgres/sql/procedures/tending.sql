@@ -94,6 +94,7 @@ declare
     v_goes_at bigint := greatest(p.emptied_at, p.last_at) + 7 * v_day;
     c record;
 begin
+    perform monarq.make_cursors_in(p_now, p_queue.id, p.id);
     if v_wait > 0 then
         for c in
             select group_id from monarq.cursors
