@@ -13,6 +13,9 @@ from __future__ import annotations
 import re
 import secrets
 from functools import lru_cache
+from typing import Annotated
+
+from msgspec import Meta
 
 from monarq.errors import LeaseUnknownError
 
@@ -20,6 +23,14 @@ from monarq.errors import LeaseUnknownError
 class NumberText(int):
     """An id that is a number in Python and text in JSON, where large numbers lose digits."""
 
+
+MessageIdText = Annotated[
+    str,
+    Meta(
+        pattern="^[1-9][0-9]{0,17}-[1-9][0-9]{0,17}$",
+        description="the partition's number and the seq, such as 12-345",
+    ),
+]
 
 _MESSAGE_ID = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})", re.ASCII)
 _LEASE_ID = re.compile(

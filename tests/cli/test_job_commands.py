@@ -9,6 +9,7 @@ import pytest
 
 from monarq.cli.job_views import attempt_row
 from monarq.model import Attempt, AttemptOutcome
+from monarq.times import Micros
 from tests.cli.conftest import Run
 from tests.cli.invoking import Invoke
 
@@ -161,16 +162,16 @@ def test_a_mistake_is_told_with_the_way_out(
 
 def test_a_job_took_as_long_as_it_ran_however_late_that_was_answered() -> None:
     late = Attempt(
-        item_id="1-1",
-        queue="jobs",
         attempt=1,
-        started_at=1_700_000_000_000_000,
-        ended_at=1_700_000_023_000_000,
+        started_at=Micros(1_700_000_000_000_000),
+        ended_at=Micros(1_700_000_023_000_000),
         outcome=AttemptOutcome.COMPLETED,
-        result=b'{"seconds":0.025}',
+        consumer=None,
+        error=None,
+        raw_result=msgspec.Raw(b'{"seconds":0.025}'),
     )
     assert attempt_row(late)["seconds"] == 0.025
-    assert attempt_row(msgspec.structs.replace(late, result=None))["seconds"] == 23
+    assert attempt_row(msgspec.structs.replace(late, raw_result=msgspec.UNSET))["seconds"] == 23
 
 
 def test_two_terminals_see_the_same_jobs(monarq: Run) -> None:

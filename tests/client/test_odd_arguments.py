@@ -150,7 +150,7 @@ CALLS: dict[str, tuple[Act, list[Any], str]] = {
         [*NO_SECONDS, None],
         "max_seconds",
     ),
-    "job": (lambda mq, odd: mq.job(odd).item(), [*NO_TEXT, None], "item id"),
+    "job": (lambda mq, odd: mq.job(odd).item(), [*NO_TEXT, None], "^id must "),
     "outcome": (lambda mq, odd: mq.job("1-1").outcome(odd), ["1", [], HUGE], "timeout"),
     "task": (lambda mq, odd: mq.task(odd, name="t").enqueue(), ["f", 5], "function"),
     "name of a task": (lambda mq, odd: task(mq, name=odd).enqueue(), NO_TEXT, "name"),

@@ -176,7 +176,7 @@ async def test_a_work_queue_leases_by_priority_and_keeps_results(mq: AsyncClient
     batch = await queue.pop(5)
     assert [message.payload for message in batch] == ["high", "low"]
     await batch[0].ack(result={"ok": True})
-    [attempt] = await mq.admin.item_attempts(batch[0].id)
+    [attempt] = (await mq.admin.get_item(batch[0].id)).history
     assert msgspec.json.decode(attempt.result or b"") == {"ok": True}
     assert (await mq.admin.get_item(pushed.message_id)).state == "scheduled"
 

@@ -56,7 +56,7 @@ async def test_what_json_cannot_say_is_refused_by_its_name(mq: AsyncClient, what
     act, field = (NO_NUMBERS | NO_NUMBERS_OF_A_STORE | NO_TEXT)[what]
     with pytest.raises(InvalidRequestError, match=field):
         await act(mq)
-    assert await mq.admin.next_items("w") == []
+    assert (await mq.admin.list_items("w", order="next")).rows == []
     assert (await mq.queue("w").info()).options.lease_time == 300
     with pytest.raises(NotFoundError):
         await mq.admin.get_record("kind", "key")
@@ -78,7 +78,7 @@ async def test_a_transaction_says_which_operation_was_refused(mq: AsyncClient) -
     with pytest.raises(TransactionFailedError, match="delaySeconds") as refused:
         await tx.__aexit__(None)
     assert refused.value.operation == 1
-    assert await mq.admin.next_items("w") == []
+    assert (await mq.admin.list_items("w", order="next")).rows == []
 
 
 async def test_a_buffer_keeps_what_was_refused(mq: AsyncClient) -> None:

@@ -163,7 +163,7 @@ async def test_a_worker_whose_broker_hangs_ends_its_command_before_another_has_i
             running.cancel()
             second.stop()
             await asyncio.wait({running, helping}, timeout=30)
-    attempts = await mq.admin.item_attempts(item_id)
+    attempts = (await mq.admin.get_item(item_id)).history
     assert [attempt.outcome for attempt in attempts] == ["expired", "completed"]
 
 

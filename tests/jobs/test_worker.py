@@ -61,7 +61,7 @@ async def burst(mq: AsyncClient, **options: Any) -> Worker:
 
 
 async def result_of(mq: AsyncClient, item_id: str, attempt: int = -1) -> AttemptResult:
-    result = read_result((await mq.admin.item_attempts(item_id))[attempt].result)
+    result = read_result((await mq.admin.get_item(item_id)).history[attempt].result)
     assert result is not None
     return result
 
@@ -80,7 +80,7 @@ async def test_what_fails_is_tried_again_and_then_dead(mq: AsyncClient) -> None:
     item_id = await enqueue(mq, "echo no >&2; exit 3", max_attempts=3)
     await burst(mq)
     await until_state(mq, item_id, ItemState.DEAD)
-    attempts = await mq.admin.item_attempts(item_id)
+    attempts = (await mq.admin.get_item(item_id)).history
     assert [attempt.error for attempt in attempts] == ["exit code 3: no"] * 3
     [letter] = (await mq.admin.list_dead_letters(queue="jobs")).rows
     assert letter.error == "exit code 3: no"

@@ -15,7 +15,14 @@ ODD: list[Any] = [
     *([""], ["\ud800"], [0], [2**80], [None], {"a\0b": 1}, {"odd": 1}, {1: 1}),
 ]
 
-SOUND: dict[str, Any] = {"kind": "k", "key": "k", "value": b"1", "group": "g", "queue": "q"}
+SOUND: dict[str, Any] = {
+    "kind": "k",
+    "key": "k",
+    "value": b"1",
+    "group": "g",
+    "queue": "q",
+    "item_id": "1-1",
+}
 """A value for each required field, by name."""
 
 BESIDES: dict[str, dict[str, Any]] = {"Seek": {"seq": 1}, "Subscribe": {"start": "all"}}

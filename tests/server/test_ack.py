@@ -283,5 +283,5 @@ async def test_an_items_result_is_kept_with_its_attempt(api: Api) -> None:
     assert (await api.post(ACK, again)).status == 200
     (message,) = (await api.pop_soon("jobs"))["messages"]
     assert (await api.post(ACK, ack_of(message, result={"exit": 0}))).status == 200
-    attempts = await api.broker.store.item_attempts(message["id"])
+    attempts = (await api.broker.store.get_item(message["id"])).history
     assert [attempt.result for attempt in attempts] == [None, b'{"exit":0}']

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from monarq.server.routes import items
 from tests.server.application import Api
 
 
@@ -126,14 +125,15 @@ async def test_an_ordered_queue_has_no_items(api: Api) -> None:
 
 
 async def test_the_next_items_of_a_list_are_bounded_in_bytes(
-    memory_api: Api, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(items, "MAX_BYTES", 100_000)
-    await memory_api.configure("w", "work")
-    await memory_api.push_payloads("w", *("x" * 10_000 for _ in range(40)))
-    large = (await memory_api.get("/api/v1/items?queue=w&order=next&limit=40")).json["items"]
+    for module in ("sqlite.item_calls", "postgres.items"):
+        monkeypatch.setattr(f"monarq.store.{module}.MAX_BYTES", 100_000)
+    await api.configure("w", "work")
+    await api.push_payloads("w", *("x" * 10_000 for _ in range(40)))
+    large = (await api.get("/api/v1/items?queue=w&order=next&limit=40")).json["items"]
     assert 5 <= len(large) <= 10
-    await memory_api.configure("v", "work")
-    await memory_api.push_payloads("v", *range(40))
-    small = (await memory_api.get("/api/v1/items?queue=v&order=next&limit=30&offset=5")).json
+    await api.configure("v", "work")
+    await api.push_payloads("v", *range(40))
+    small = (await api.get("/api/v1/items?queue=v&order=next&limit=30&offset=5")).json
     assert [item["data"] for item in small["items"]] == list(range(5, 35))

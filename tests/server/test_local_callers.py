@@ -205,7 +205,7 @@ def test_the_client_of_the_same_user_needs_no_set_up(server: ServerProcess) -> N
     with Client(server.url) as mq:
         mq.queue("commands").configure(kind="work", runs_commands=True)
         mq.push(Push([PushItem("commands", b'{"command":"true"}')], commands=True))
-        [item] = mq.admin.next_items("commands")
+        [item] = mq.admin.list_items("commands", order="next").rows
         assert item.state == "ready"
 
 

@@ -62,8 +62,8 @@ class CountingStore:
     async def list_groups(self, *, limit: int, after: str | None) -> Page[Group]:
         return _page(self.groups, limit, after)
 
-    async def next_items(self, queue: str, *, limit: int) -> list[Any]:
-        return []
+    async def list_items(self, queue: str, *, order: str, limit: int) -> Page[Any]:
+        return Page([])
 
     async def health_figures(self) -> dict[str, Any]:
         return {"store": "none", "databaseBytes": 3}

@@ -118,3 +118,8 @@ async def transaction(
     store: Store, *operations: Push | Ack, required_leases: Sequence[str] = ()
 ) -> TransactionDone:
     return unwrap(await store.transaction([Transaction(list(operations), list(required_leases))]))
+
+
+async def next_items(store: Store, queue: str, limit: int = 100) -> list[Item]:
+    """The ready items in the order in which they will be leased."""
+    return (await store.list_items(queue, order="next", limit=limit)).rows

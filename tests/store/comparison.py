@@ -19,10 +19,10 @@ from monarq.model import (
     POP_MAX_BYTES,
     Ack,
     Acked,
-    Attempt,
     DeadLetter,
     DeadLetterFilter,
     ItemState,
+    LoggedAttempt,
     Pop,
     Popped,
     Push,
@@ -264,10 +264,10 @@ class SideBySide:
         expected = self.model.list_dead_letters(DeadLetterFilter())
         self._same("dead letters", sight.dead_letters, expected)
 
-    def _same_attempts(self, queue: str, attempts: list[Attempt]) -> None:
+    def _same_attempts(self, queue: str, attempts: list[LoggedAttempt]) -> None:
         """In whatever order those ended that time has ended together."""
 
-        def order(attempt: Attempt) -> tuple[str, int, int]:
+        def order(attempt: LoggedAttempt) -> tuple[str, int, int]:
             return attempt.item_id, attempt.started_at, attempt.attempt
 
         ids = self.ids
@@ -358,7 +358,7 @@ def _difference(got: Sequence[Any], expected: Sequence[Any]) -> str:
         unequal = [pair for pair in zip(got, expected, strict=True) if pair[0] != pair[1]]
         got, expected = [pair[0] for pair in unequal], [pair[1] for pair in unequal]
     theirs, ours = (
-        msgspec.json.format(msgspec.json.encode(rows), indent=1).decode().splitlines()
+        msgspec.json.format(msgspec.json.encode(rows, enc_hook=int), indent=1).decode().splitlines()
         for rows in (got, expected)
     )
     return "\n".join(line for line in difflib.ndiff(ours, theirs) if line[0] != "?")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, Raw
+
 from monarq.clock import SECOND
 from monarq.ids import NumberText, message_id
 from monarq.model import (
-    Attempt,
     Cursor,
     Group,
     Item,
     ItemState,
+    LoggedAttempt,
     Queue,
     QueueStats,
     StoredMessage,
@@ -163,43 +165,45 @@ class Inspection(WorkRules):
 
     def item_row(self, queue: QueueState, item: WorkItem) -> Item:
         is_leased = item.state is ItemState.LEASED and item.lease is not None
+        partition_id = work_partition(queue).id
         return Item(
+            id=message_id(partition_id, item.seq),
             queue=queue.name,
-            partition_id=work_partition(queue).id,
+            partition_id=NumberText(partition_id),
             seq=item.seq,
             transaction_id=item.transaction_id,
-            payload=item.payload,
+            raw=Raw(item.payload),
             state=item.state,
             priority=item.priority,
             effective_priority=item.effective_priority,
             attempts=item.attempts,
             max_attempts=item.max_attempts,
             backoff_base=item.backoff_base,
-            created_at=item.created_at,
-            run_at=item.run_at,
-            lease_until=item.lease.until if is_leased and item.lease else None,
-            finished_at=item.finished_at,
+            created_at=Micros(item.created_at),
+            run_at=micros_or_none(item.run_at),
+            lease_until=micros_or_none(item.lease.until if is_leased and item.lease else None),
+            finished_at=micros_or_none(item.finished_at),
             consumer=item.consumer,
             error=item.error,
             trace_id=item.trace_id,
             producer=item.producer,
-            headers=item.headers,
+            raw_headers=UNSET if item.headers is None else Raw(item.headers),
         )
 
-    def list_attempts(self, queue_name: str) -> list[Attempt]:
+    def list_attempts(self, queue_name: str) -> list[LoggedAttempt]:
         """In the order in which they ended."""
         queue = self.queue(queue_name)
         return [
-            Attempt(
+            LoggedAttempt(
                 item_id=message_id(work_partition(queue).id, attempt.seq),
                 queue=queue.name,
                 attempt=attempt.attempt,
-                started_at=attempt.started_at,
-                ended_at=attempt.ended_at,
+                started_at=Micros(attempt.started_at),
+                ended_at=Micros(attempt.ended_at),
                 outcome=attempt.outcome,
                 consumer=attempt.consumer,
                 error=attempt.error,
-                result=attempt.result,
+                raw_result=UNSET if attempt.result is None else Raw(attempt.result),
             )
             for attempt in queue.attempts
         ]

@@ -25,7 +25,7 @@ from monarq.model import (
     StoredMessage,
 )
 from monarq.store import Store
-from tests.store.calls import ack_all, pop, push_many
+from tests.store.calls import ack_all, next_items, pop, push_many
 
 COMPLETED, FAILED, RETRY = AckStatus.COMPLETED, AckStatus.FAILED, AckStatus.RETRY
 RELEASE, DEAD = AckStatus.RELEASE, AckStatus.DEAD
@@ -157,7 +157,7 @@ async def visible_state(store: Store) -> dict[str, Any]:
     for queue in queues:
         if queue.kind is WORK:
             state[f"items of {queue.name}"] = await every(store.list_items, queue.name)
-            state[f"next of {queue.name}"] = await store.next_items(queue.name)
+            state[f"next of {queue.name}"] = await next_items(store, queue.name)
         else:
             rows = await every(store.list_messages, queue.name)
             state[f"messages of {queue.name}"] = [

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monarq.model import (
-    Attempt,
     Cursor,
     DeadLetter,
     DeadLetterFilter,
     Group,
     Item,
+    LoggedAttempt,
     PartitionRange,
     Queue,
     QueueKind,
@@ -19,6 +19,7 @@ from monarq.model import (
     StoredMessage,
 )
 from monarq.store import Store
+from tests.store.calls import next_items
 from tests.store.scenarios import every
 
 
@@ -35,7 +36,7 @@ class Sight:
     cursors: dict[tuple[str, str], list[Cursor]] = field(default_factory=dict)
     items: dict[str, list[Item]] = field(default_factory=dict)
     next_items: dict[str, list[Item]] = field(default_factory=dict)
-    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    attempts: dict[str, list[LoggedAttempt]] = field(default_factory=dict)
 
 
 async def look(store: Store) -> Sight:
@@ -55,7 +56,7 @@ async def look(store: Store) -> Sight:
         name = queue.name
         if queue.kind is QueueKind.WORK:
             reads.append(read(sight.items, name, every(store.list_items, name)))
-            reads.append(read(sight.next_items, name, store.next_items(name, limit=1000)))
+            reads.append(read(sight.next_items, name, next_items(store, name, 1000)))
             reads.append(read(sight.attempts, name, every(store.list_attempts, queue=name)))
         else:
             reads.append(read(sight.plans, name, store.export_plan(name)))

@@ -54,7 +54,7 @@ async def test_of_many_items_completed_at_once_those_that_the_lease_has_lost_are
         ItemState.LEASED,
     ]
     for message in (first, third, fourth):
-        [attempt] = await store.item_attempts(message.id)
+        [attempt] = (await store.get_item(message.id)).history
         assert (attempt.outcome, attempt.result) == (AttemptOutcome.COMPLETED, message.payload)
     row = await stats(store, "w")
     assert (row.states["done"], row.states["leased"], row.completed) == (3, 1, 3)
@@ -106,7 +106,7 @@ async def test_items_of_many_leases_completed_at_once_are_fenced_one_by_one(
         LeaseTakenOverError,
     ]
     for message in (*again.messages, *others.messages[:3]):
-        attempt = (await store.item_attempts(message.id))[-1]
+        attempt = (await store.get_item(message.id)).history[-1]
         assert (attempt.outcome, attempt.result) == (AttemptOutcome.COMPLETED, message.payload)
     row = await stats(store, "w")
     assert (row.states["done"], row.states["leased"], row.completed) == (5, 1, 5)

@@ -146,7 +146,7 @@ async def test_items_answered_differently_in_one_call_each_have_their_own_effect
     rows = (await store.list_items("w")).rows
     assert [row.state for row in rows] == ["done", "scheduled", "ready", "dead", "done", "ready"]
     for row in (rows[0], rows[1], rows[3], rows[4]):
-        [attempt] = await store.item_attempts(row.id)
+        [attempt] = (await store.get_item(row.id)).history
         assert attempt.result == b"%d" % row.seq
     assert [row.attempts for row in rows] == [1, 1, 0, 1, 1, 0]
 

@@ -81,7 +81,7 @@ async def _one_of_each_state(store: Store) -> tuple[Message, str]:
     await ack(store, done, lease)
     dead, lease = await pop_one(store, "w")
     await ack(store, dead, lease, DEAD)
-    await store.cancel_item((await store.find_item("w", "cancelled")).id)
+    await store.cancel_item((await store.list_items("w", transaction_id="cancelled")).rows[0].id)
     return await pop_one(store, "w")
 
 
@@ -114,7 +114,7 @@ async def test_clear_keeps_leased_items_if_told_to(store: Store) -> None:
     assert (await push(store, "w", transaction_id="ready")).status == "queued"
     assert (await push(store, "w", transaction_id="leased")).status == "duplicate"
     await ack(store, leased, lease)
-    assert (await store.find_item("w", "leased")).state == "done"
+    assert (await store.list_items("w", transaction_id="leased")).rows[0].state == "done"
 
 
 async def test_clear_does_not_keep_an_item_whose_lease_is_past_its_deadline(

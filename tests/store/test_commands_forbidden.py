@@ -10,9 +10,9 @@ from monarq.errors import ForbiddenError, MonarqError, TransactionFailedError
 from monarq.model import (
     Ack,
     AckStatus,
-    Attempt,
     DeadLetterFilter,
     Item,
+    LoggedAttempt,
     Message,
     Pop,
     Push,
@@ -21,6 +21,7 @@ from monarq.model import (
     Renew,
     Transaction,
 )
+from monarq.operations.items import CancelItem, RetryItem
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.calls import ack, ack_of, pop, pop_one, unwrap
@@ -44,7 +45,7 @@ async def push_to(store: Store, queue: str) -> str:
     return pushed.message_id
 
 
-async def state(store: Store, queue: str) -> tuple[list[Item], list[Attempt], int]:
+async def state(store: Store, queue: str) -> tuple[list[Item], list[LoggedAttempt], int]:
     items = (await store.list_items(queue)).rows
     attempts = (await store.list_attempts(queue=queue)).rows
     letters = await store.count_dead_letters(DeadLetterFilter(queue=queue))
@@ -213,8 +214,8 @@ async def test_items_by_their_id(store: Store, queue: str) -> None:
         store,
         queue,
         lambda: nothing(store.append_output(item_id, 1, b"x", commands=False)),
-        lambda: nothing(store.cancel_item(item_id, commands=False)),
-        lambda: nothing(store.retry_item(item_id, commands=False)),
+        lambda: nothing(store.call(CancelItem(item_id=item_id), commands=False)),
+        lambda: nothing(store.call(RetryItem(item_id=item_id), commands=False)),
     )
     assert met == [expected(queue)] * 3
     assert (await store.read_output(item_id, 1)).data == (b"" if queue == "jobs" else b"x")

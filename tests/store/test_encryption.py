@@ -7,7 +7,7 @@ from monarq.errors import EncryptionKeyError, InvalidRequestError, TransactionFa
 from monarq.model import Ack, DeadLetterFilter, Pop, Push, PushItem, QueueKind
 from monarq.store import Store, open_store
 from tests.store.at_rest import bytes_at_rest, holds
-from tests.store.calls import ack, code_of, pop, pop_one, push, push_many, transaction
+from tests.store.calls import ack, code_of, next_items, pop, pop_one, push, push_many, transaction
 from tests.store.conftest import KEY, OpenStore, Place
 from tests.store.scenarios import (
     DEAD,
@@ -74,9 +74,10 @@ async def test_payloads_come_back_as_pushed_in_every_view(store: Store) -> None:
     assert await stored_payloads(store, "q") == [SECRET]
     assert (await store.get_message(answer.partition_id, answer.transaction_id)).payload == SECRET
     assert (await store.get_item(item.message_id)).payload == SECRET
-    assert (await store.find_item("w", item.transaction_id)).payload == SECRET
+    [found] = (await store.list_items("w", transaction_id=item.transaction_id)).rows
+    assert found.payload == SECRET
     assert [row.payload for row in await every(store.list_items, "w")] == [SECRET]
-    assert [row.payload for row in await store.next_items("w")] == [SECRET]
+    assert [row.payload for row in await next_items(store, "w")] == [SECRET]
     [segment] = await store.export_read(answer.partition_id, 1, 1)
     assert segment.data == SECRET
     message, lease = await pop_one(store, "q")
@@ -161,9 +162,9 @@ async def test_without_the_right_key_no_view_shows_a_payload_or_crashes(
         lambda: blind.get_message(answer.partition_id, answer.transaction_id),
         lambda: blind.export_read(answer.partition_id, 1, 1),
         lambda: blind.list_items("w"),
-        lambda: blind.next_items("w"),
+        lambda: blind.list_items("w", order="next"),
         lambda: blind.get_item(item.message_id),
-        lambda: blind.find_item("w", item.transaction_id),
+        lambda: blind.list_items("w", transaction_id=item.transaction_id),
         lambda: blind.list_dead_letters(EVERY_DEAD_LETTER),
     ):
         with pytest.raises(EncryptionKeyError):

@@ -8,7 +8,18 @@ from monarq.clock import ManualClock
 from monarq.ids import parse_lease_id
 from monarq.model import Ack, AckStatus
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, ack_of, code_of, pop, pop_one, push, push_many, renew
+from tests.store.calls import (
+    ack,
+    ack_all,
+    ack_of,
+    code_of,
+    next_items,
+    pop,
+    pop_one,
+    push,
+    push_many,
+    renew,
+)
 from tests.store.conftest import OpenStore
 from tests.store.refusals import check_refused, error_of, wrong_token
 from tests.store.scenarios import (
@@ -171,7 +182,7 @@ async def test_an_items_lease_ended_by_cancel_is_expired(store: Store) -> None:
 async def test_an_item_that_was_never_leased_cannot_be_answered(store: Store) -> None:
     await work_queue(store, 2)
     _, lease = await pop_one(store, "w")
-    waiting = await store.find_item("w", (await store.next_items("w"))[0].transaction_id)
+    [waiting] = await next_items(store, "w")
     async with nothing_changes(store):
         for bearer, code in ((lease, "lease_foreign"), (None, "lease_expired")):
             request = ack_of(waiting, bearer)

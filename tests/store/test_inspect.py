@@ -265,8 +265,8 @@ async def test_what_is_for_one_kind_of_queue_is_a_conflict_on_the_other(store: S
             lambda: store.get_message(item.partition_id, "t"),
             lambda: store.subscribe("g", StartFrom.ALL, queue="w"),
             lambda: store.list_items("q"),
-            lambda: store.next_items("q"),
-            lambda: store.find_item("q", "t"),
+            lambda: store.list_items("q", order="next"),
+            lambda: store.list_items("q", transaction_id="t"),
         ):
             with pytest.raises(ConflictError):
                 await call()

@@ -8,7 +8,7 @@ from monarq.clock import SECOND, ManualClock
 from monarq.errors import StoreUnavailableError
 from monarq.model import ItemState, StartFrom
 from monarq.store import Store
-from tests.store.calls import ack_all, pop, pop_one, push, push_many, seqs
+from tests.store.calls import ack_all, next_items, pop, pop_one, push, push_many, seqs
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     FAILED,
@@ -129,7 +129,7 @@ async def test_a_step_promotes_no_more_than_about_its_limit_and_asks_for_the_nex
             assert report.next_at <= clock.now()
     assert sum(steps) == 50
     assert max(steps) <= 20
-    assert [row.seq for row in await store.next_items("w")] == list(range(1, 51))
+    assert [row.seq for row in await next_items(store, "w")] == list(range(1, 51))
 
 
 async def test_a_step_expires_no_more_than_about_its_limit(

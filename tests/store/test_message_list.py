@@ -6,7 +6,7 @@ import pytest
 from monarq.model import Ack, AckStatus, Message, PushItem
 from monarq.store import Store
 from monarq.store.message_list import MessageList, MessageRun, walk
-from tests.store.calls import ack_all, pop, push, push_items, push_many, unwrap
+from tests.store.calls import ack_all, next_items, pop, push, push_items, push_many, unwrap
 from tests.store.scenarios import WORK
 
 
@@ -80,4 +80,4 @@ async def test_leases_over_several_partitions_and_over_items_are_acked_in_one_ca
     ]
     assert [answer.count for answer in answers] == [2, 1]
     assert not (await pop(store, "q", lease_seconds=1)).messages
-    assert (await store.next_items("w")) == []
+    assert await next_items(store, "w") == []

@@ -172,13 +172,6 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "get_message": {"partition_id": 1, "transaction_id": "t"},
     "delete_message": {"partition_id": 1, "transaction_id": "t", "commands": True},
-    "list_items": {"queue": "w", "state": ItemState.READY, "limit": 1, "after": None},
-    "next_items": {"queue": "w", "limit": 1},
-    "get_item": {"item_id": "2-1"},
-    "find_item": {"queue": "w", "transaction_id": "u"},
-    "item_attempts": {"item_id": "2-1"},
-    "cancel_item": {"item_id": "2-1", "commands": True},
-    "retry_item": {"item_id": "2-1", "commands": True},
     "list_deliveries": {"queue": "q", "limit": 1, "after": None},
     "list_attempts": {"queue": "w", "limit": 1, "after": None},
     "add_trace": {

@@ -387,9 +387,9 @@ async def look_at_a_page_of_items(session: Session) -> None:
             page = await session.store.newest_items("jobs", state=state, limit=10)
             await session.store.newest_items("jobs", state=state, limit=10, after=page.next)
     async with session.reads(10, besides={"queues"}):
-        await session.store.next_items("jobs", limit=10)
+        await session.store.list_items("jobs", limit=10, order="next")
     async with session.reads(10, besides={"queues"}):
-        await session.store.find_item("jobs", page.rows[0].transaction_id)
+        await session.store.list_items("jobs", transaction_id=page.rows[0].transaction_id)
 
 
 @hot

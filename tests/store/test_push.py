@@ -143,7 +143,7 @@ async def test_a_payload_of_any_json_type_comes_back_byte_for_byte(store: Store)
         assert item.payload == payload
         await ack(store, item, lease, result=payload)
         assert (await store.get_item(item.id)).payload == payload
-        [attempt] = await store.item_attempts(item.id)
+        [attempt] = (await store.get_item(item.id)).history
         assert attempt.result == payload
 
 

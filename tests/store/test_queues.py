@@ -220,9 +220,9 @@ async def test_a_queue_that_does_not_exist_is_not_found(store: Store) -> None:
         lambda: store.clear_queue("missing"),
         lambda: store.list_messages("missing"),
         lambda: store.list_items("missing"),
-        lambda: store.next_items("missing"),
+        lambda: store.list_items("missing", order="next"),
         lambda: store.export_plan("missing"),
-        lambda: store.find_item("missing", "t"),
+        lambda: store.list_items("missing", transaction_id="t"),
         lambda: store.list_cursors("missing", "g"),
     ):
         with pytest.raises(NotFoundError):

@@ -73,7 +73,7 @@ async def test_every_view_shows_errors_results_outputs_and_traces_as_they_were_g
     items = await every(store.list_items, "w")
     assert {one.error for one in items if one.error is not None} == {ERROR}
     done = items[0]
-    assert (await store.item_attempts(f"{done.partition_id}-{done.seq}"))[0].result == RESULT
+    assert (await store.get_item(f"{done.partition_id}-{done.seq}")).history[0].result == RESULT
     output = await store.read_output(f"{done.partition_id}-{done.seq}", 1)
     assert (output.data, output.next) == (OUTPUT, len(OUTPUT))
     [trace] = await every(

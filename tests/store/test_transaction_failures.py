@@ -9,7 +9,7 @@ from monarq.clock import ManualClock
 from monarq.errors import TransactionFailedError
 from monarq.model import Ack, Push, PushItem
 from monarq.store import Store
-from tests.store.calls import ack, ack_of, pop, push, push_many, transaction
+from tests.store.calls import ack, ack_of, next_items, pop, push, push_many, transaction
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import every, nothing_changes, stored_payloads
 from tests.store.transaction_scene import Scene, make_scene
@@ -70,7 +70,7 @@ async def a_whole_lease_that_is_unknown(scene: Scene, store: Store) -> Ack:
 
 
 async def an_item_that_was_never_leased(scene: Scene, store: Store) -> Ack:
-    [waiting, *_] = await store.next_items("w")
+    [waiting, *_] = await next_items(store, "w")
     return Ack(transaction_id=waiting.transaction_id, partition_id=waiting.partition_id)
 
 

@@ -185,7 +185,7 @@ async def test_an_item_completed_in_a_transaction_keeps_its_result(store: Store)
         Push([PushItem("w", b"next", priority=1, delay_seconds=5)]),
     )
     assert (await store.get_item(item.id)).state is ItemState.DONE
-    [row] = await store.item_attempts(item.id)
+    [row] = (await store.get_item(item.id)).history
     assert row.result == b'{"ok":true}'
     assert (await stats(store, "w")).states["scheduled"] == 1
 

@@ -327,7 +327,7 @@ async def check_limit_is_refused(store: Store, limit: Any) -> None:
         lambda: store.list_dead_letters(DeadLetterFilter(), limit=limit),
         lambda: store.list_messages("q", limit=limit),
         lambda: store.list_items("w", limit=limit),
-        lambda: store.next_items("w", limit=limit),
+        lambda: store.list_items("w", limit=limit, order="next"),
         lambda: store.list_deliveries(limit=limit),
         lambda: store.list_attempts(limit=limit),
         lambda: store.list_traces(partition_id=1, transaction_id="t", limit=limit),

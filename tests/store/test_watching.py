@@ -8,7 +8,7 @@ from monarq.errors import ConflictError, LeaseExpiredError, NotFoundError
 from monarq.model import DeadLetterFilter, ItemState, QueueKind, SeekTo, Standing
 from monarq.operations.groups import Seek
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, pop, pop_one, push, push_many, seqs
+from tests.store.calls import ack, ack_all, next_items, pop, pop_one, push, push_many, seqs
 from tests.store.scenarios import (
     COMPLETED,
     DEAD,
@@ -352,7 +352,7 @@ async def test_ready_items_are_listed_by_their_pushes_whatever_has_moved_them(
     rows = await every(store.list_items, "w")
     ready = [row for row in rows if row.state is ItemState.READY]
     assert [row.seq for row in rows] == sorted(row.seq for row in rows)
-    assert [row.seq for row in await store.next_items("w")] != [row.seq for row in ready]
+    assert [row.seq for row in await next_items(store, "w")] != [row.seq for row in ready]
     for limit in (1, 2, 3, 5, len(ready), 100):
         assert await every(store.list_items, "w", state=ItemState.READY, limit=limit) == ready
         newest = await every(store.newest_items, "w", state=ItemState.READY, limit=limit)

@@ -8,7 +8,7 @@ from monarq.clock import SECOND, ManualClock
 from monarq.errors import InvalidRequestError
 from monarq.model import AttemptOutcome, ItemState, Push, PushItem
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, pop, pop_one, push, renew
+from tests.store.calls import ack, ack_all, next_items, pop, pop_one, push, renew
 from tests.store.scenarios import (
     DEAD,
     FAILED,
@@ -37,7 +37,7 @@ async def test_an_imported_item_goes_on_from_the_attempts_it_has_used_up(store: 
     await store.restore(
         Push([PushItem("w", b"1", attempts=2), PushItem("w", b"2")], producer="somebody")
     )
-    assert [item.attempts for item in await store.next_items("w")] == [2, 0]
+    assert [item.attempts for item in await next_items(store, "w")] == [2, 0]
     last, lease = await pop_one(store, "w")
     assert (last.attempts, last.producer) == (3, "somebody")
     await ack(store, last, lease, FAILED)
@@ -50,7 +50,7 @@ async def test_attempts_out_of_range_are_refused(store: Store, attempts: Any) ->
     await work(store, 0)
     with pytest.raises(InvalidRequestError, match="attempts"):
         await store.restore(Push([PushItem("w", b"1", attempts=attempts)]))
-    assert await store.next_items("w") == []
+    assert await next_items(store, "w") == []
 
 
 async def test_messages_of_ordered_queues_have_no_attempts_to_import(store: Store) -> None:
@@ -75,7 +75,7 @@ async def test_an_item_that_kills_its_worker_every_time_ends_dead(
     assert (item.state, item.attempts) == (ItemState.DEAD, 3)
     [letter] = await dead_letters(store)
     assert (letter.seq, letter.attempts) == (1, 3)
-    outcomes = [row.outcome for row in await store.item_attempts(item_id)]
+    outcomes = [row.outcome for row in (await store.get_item(item_id)).history]
     assert outcomes == [AttemptOutcome.EXPIRED] * 3
 
 
@@ -257,7 +257,7 @@ async def test_release_takes_the_attempt_back_and_leaves_no_trace(store: Store) 
     for _ in range(5):
         item = await fail(store, RELEASE)
         assert (item.state, item.attempts, item.lease_until) == (ItemState.READY, 0, None)
-    assert await store.item_attempts(item_id) == []
+    assert (await store.get_item(item_id)).history == []
     message, _ = await pop_one(store, "w")
     assert message.attempts == 1
 

@@ -4,7 +4,7 @@ import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import AckStatus, AttemptOutcome, ItemState, PushItem
+from monarq.model import AckStatus, Attempt, AttemptOutcome, ItemState, PushItem
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many
 from tests.store.scenarios import (
@@ -213,8 +213,6 @@ async def test_an_item_that_does_not_exist_is_not_found_and_a_malformed_id_is_re
             for call in (store.get_item, store.cancel_item, store.retry_item):
                 with pytest.raises(InvalidRequestError):
                     await call(malformed)
-            with pytest.raises(InvalidRequestError):
-                await store.item_attempts(malformed)
 
 
 async def test_an_item_is_found_by_its_transaction_id_in_its_queue_alone(store: Store) -> None:
@@ -223,13 +221,16 @@ async def test_an_item_is_found_by_its_transaction_id_in_its_queue_alone(store: 
     await push(store, "w", b"1", transaction_id="a")
     await push(store, "other", b"2", transaction_id="a")
     plain = await push(store, "w", b"3")
-    assert (await store.find_item("w", "a")).payload == b"1"
-    assert (await store.find_item("other", "a")).payload == b"2"
-    assert (await store.find_item("w", plain.transaction_id)).payload == b"3"
-    with pytest.raises(NotFoundError):
-        await store.find_item("w", "b")
-    with pytest.raises(NotFoundError):
-        await store.find_item("other", plain.transaction_id)
+
+    async def found(queue: str, transaction_id: str) -> list[bytes]:
+        page = await store.list_items(queue, transaction_id=transaction_id)
+        return [item.payload for item in page.rows]
+
+    assert await found("w", "a") == [b"1"]
+    assert await found("other", "a") == [b"2"]
+    assert await found("w", plain.transaction_id) == [b"3"]
+    assert await found("w", "b") == []
+    assert await found("other", plain.transaction_id) == []
 
 
 # --- results ---
@@ -261,8 +262,7 @@ async def test_every_attempt_leaves_its_row_with_times_outcome_consumer_error_an
 
     for number, outcome in enumerate(["failed", "retry", "expired", "completed"], start=1):
         await attempt(number, outcome)
-    rows = await store.item_attempts(item_id)
-    assert [(r.item_id, r.queue) for r in rows] == [(item_id, "w")] * 4
+    rows = (await store.get_item(item_id)).history
     for row, (number, started, ended, outcome, consumer, error, result) in zip(
         rows, expected, strict=True
     ):
@@ -270,13 +270,16 @@ async def test_every_attempt_leaves_its_row_with_times_outcome_consumer_error_an
         assert (row.outcome, row.consumer) == (outcome, consumer)
         if outcome not in ("expired", "cancelled"):
             assert (row.error, row.result) == (error, result)
-    assert await every(store.list_attempts, queue="w", limit=1) == rows
+    logged = await every(store.list_attempts, queue="w", limit=1)
+    assert [(row.item_id, row.queue) for row in logged] == [(item_id, "w")] * 4
+    names = Attempt.__struct_fields__
+    assert [Attempt(**{name: getattr(row, name) for name in names}) for row in logged] == rows
     await store.retry_item(item_id)
     await attempt(1, "cancelled")
-    assert (await store.item_attempts(item_id))[-1].outcome is AttemptOutcome.CANCELLED
+    assert (await store.get_item(item_id)).history[-1].outcome is AttemptOutcome.CANCELLED
     await store.retry_item(item_id)
     await attempt(1, "dead")
-    assert (await store.item_attempts(item_id))[-1].outcome is AttemptOutcome.DEAD
+    assert (await store.get_item(item_id)).history[-1].outcome is AttemptOutcome.DEAD
 
 
 async def test_output_is_kept_when_an_attempt_fails_for_good(store: Store) -> None:
@@ -284,21 +287,21 @@ async def test_output_is_kept_when_an_attempt_fails_for_good(store: Store) -> No
     message, lease = await pop_one(store, "w")
     result = b'{"exitCode":1,"stdout":"%s"}' % (b"x" * 200_000)
     await ack(store, message, lease, FAILED, error="exit 1", result=result)
-    [row] = await store.item_attempts(item_id)
+    [row] = (await store.get_item(item_id)).history
     assert (row.outcome, row.error, row.result) == (AttemptOutcome.FAILED, "exit 1", result)
 
 
 async def test_cancelling_what_was_never_leased_leaves_no_attempt(store: Store) -> None:
     [item_id] = await work(store)
     await store.cancel_item(item_id)
-    assert await store.item_attempts(item_id) == []
+    assert (await store.get_item(item_id)).history == []
 
 
 async def test_a_whole_lease_completed_at_once_leaves_a_row_for_each_item(store: Store) -> None:
     ids = await work(store, 3)
     await ack_all(store, await pop(store, "w", 3), result=b'"r"')
     for item_id in ids:
-        [row] = await store.item_attempts(item_id)
+        [row] = (await store.get_item(item_id)).history
         assert (row.attempt, row.outcome, row.result) == (1, AttemptOutcome.COMPLETED, b'"r"')
 
 

@@ -10,7 +10,7 @@ from monarq.clock import SECOND, ManualClock
 from monarq.errors import MonarqError
 from monarq.model import Message, Pop, PushItem
 from monarq.store import Store
-from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many
+from tests.store.calls import ack, ack_all, next_items, pop, pop_one, push, push_items, push_many
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import (
     COMPLETED,
@@ -82,7 +82,7 @@ class LiteralQueue:
 
 async def check_order(store: Store, literal: LiteralQueue) -> None:
     expected = [(item.name, item.effective) for item in literal.order()]
-    actual = await store.next_items("w", limit=1000)
+    actual = await next_items(store, "w", 1000)
     assert [(int(item.payload), item.effective_priority) for item in actual] == expected
 
 
@@ -172,7 +172,7 @@ async def test_a_higher_priority_goes_first_until_a_lower_one_has_waited_long_en
     for n in range(2, 8):
         await push(store, "w", b"%d" % n, priority=3)
     # The first has aged by 6, the second by 5, and so on: 6, 8, 7, 6, 5, 4, 3.
-    order = [(int(i.payload), i.effective_priority) for i in await store.next_items("w")]
+    order = [(int(i.payload), i.effective_priority) for i in await next_items(store, "w")]
     assert order == [(2, 8), (3, 7), (1, 6), (4, 6), (5, 5), (6, 4), (7, 3)]
     assert numbers(await drain(store, "w")) == [2, 3, 1, 4, 5, 6, 7]
 
@@ -197,10 +197,10 @@ async def test_an_item_does_not_age_while_it_is_leased(store: Store) -> None:
     assert item.payload == b"1"
     await push_many(store, "w", 7, priority=-1000)
     await ack(store, item, lease, RELEASE)
-    [first, *_] = await store.next_items("w")
+    [first, *_] = await next_items(store, "w")
     assert (first.payload, first.effective_priority) == (b"1", 2)
     await push(store, "w", priority=-1000)
-    [first, *_] = await store.next_items("w")
+    [first, *_] = await next_items(store, "w")
     assert (first.payload, first.effective_priority) == (b"1", 3)
 
 
@@ -260,10 +260,10 @@ async def test_released_and_expired_items_keep_their_place(
     await push_many(store, "w", 4)
     popped = await pop(store, "w", 3)
     await ack(store, popped.messages[1], popped.lease_id, RELEASE)
-    assert [int(item.payload) for item in await store.next_items("w")] == [2, 4]
+    assert [int(item.payload) for item in await next_items(store, "w")] == [2, 4]
     clock.advance(10)
     await let_time_work(store)
-    assert [int(item.payload) for item in await store.next_items("w")] == [1, 2, 3, 4]
+    assert [int(item.payload) for item in await next_items(store, "w")] == [1, 2, 3, 4]
 
 
 async def test_a_failed_item_keeps_its_place_when_its_backoff_is_over(
@@ -273,10 +273,10 @@ async def test_a_failed_item_keeps_its_place_when_its_backoff_is_over(
     await push_many(store, "w", 3)
     item, lease = await pop_one(store, "w")
     await ack(store, item, lease, FAILED)
-    assert [int(row.payload) for row in await store.next_items("w")] == [2, 3]
+    assert [int(row.payload) for row in await next_items(store, "w")] == [2, 3]
     clock.advance(2)
     await let_time_work(store)
-    assert [int(row.payload) for row in await store.next_items("w")] == [1, 2, 3]
+    assert [int(row.payload) for row in await next_items(store, "w")] == [1, 2, 3]
 
 
 async def test_scheduled_items_that_are_due_together_come_in_the_order_of_their_pushes(
@@ -294,8 +294,8 @@ async def test_scheduled_items_that_are_due_together_come_in_the_order_of_their_
 async def test_next_items_shows_the_order_without_touching_it(store: Store) -> None:
     await store.configure("w", kind=WORK)
     await push_items(store, *(PushItem("w", b"%d" % n, priority=n % 3) for n in range(9)))
-    shown = [item.payload for item in await store.next_items("w")]
-    assert [item.payload for item in await store.next_items("w", limit=4)] == shown[:4]
+    shown = [item.payload for item in await next_items(store, "w")]
+    assert [item.payload for item in await next_items(store, "w", 4)] == shown[:4]
     assert [message.payload for message in await drain(store, "w", 1)] == shown
 
 

@@ -123,7 +123,11 @@ def plain(answer: Any, ids: Ids | None) -> Any:
 def plain_field(name: str, value: Any, ids: Ids | None) -> Any:
     if name == "lease_id":
         return value is not None
-    if name == "headers" and value is not None:
+    if value is msgspec.UNSET:
+        return None
+    if isinstance(value, msgspec.Raw):
+        value = bytes(value)
+    if name in ("headers", "raw_headers") and value is not None:
         headers = msgspec.json.decode(value, type=dict[str, Any])
         return {field: plain_field(field, content, ids) for field, content in headers.items()}
     if ids is None and value in OWN_WORDS:
@@ -134,7 +138,8 @@ def plain_field(name: str, value: Any, ids: Ids | None) -> Any:
         return plain(value, ids)
     if name == "partition_id":
         return ids.model_partition(value)
-    if name in ("transaction_id", "item_id", "message_id", "monarqRedrivenFrom"):
+    is_item_id = name == "id" and isinstance(value, str)
+    if is_item_id or name in ("transaction_id", "item_id", "message_id", "monarqRedrivenFrom"):
         return ids.model_transaction_id(value)
     return plain(value, ids)
 

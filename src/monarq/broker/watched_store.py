@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from monarq.errors import StoreUnavailableError
-from monarq.model import DeadLetterFilter, Item, Queue
+from monarq.model import DeadLetterFilter, Queue
 from monarq.operations.calls import StoreCalls
 from monarq.operations.operation import Operation
 from monarq.store.contract import Store
@@ -42,8 +42,6 @@ class WatchedStore(StoreCalls):
             "subscribe": self._anything,
             "skip": self._about_place,
             "redrive": self._redriven,
-            "retry_item": self._item_changed,
-            "cancel_item": self._item_changed,
             "delete_message": self._anything,
             "push": self._anything,
             "restore": self._anything,
@@ -102,9 +100,6 @@ class WatchedStore(StoreCalls):
     def _redriven(self, args: Any, options: Any, answer: Any) -> None:
         which: DeadLetterFilter = _first(args, options, "which")
         self._stirred(options.get("to") or which.queue)
-
-    def _item_changed(self, args: Any, options: Any, answer: Item) -> None:
-        self._stirred(answer.queue)
 
     def _anything(self, args: Any, options: Any, answer: Any) -> None:
         self._stirred(None)

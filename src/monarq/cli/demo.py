@@ -208,9 +208,9 @@ class _Story:
     async def _ended(self, mq: AsyncClient, name: str) -> dict[str, Any]:
         from monarq.job import job_state, read_result
 
-        item = await mq.admin.find_item("jobs", name)
-        attempts = await mq.admin.item_attempts(item.id)
-        result = read_result(attempts[-1].result) if attempts else None
+        [found] = (await mq.admin.list_items("jobs", transaction_id=name)).rows
+        item = await mq.admin.get_item(found.id)
+        result = read_result(item.history[-1].result) if item.history else None
         printed = "" if result is None else (result.stdout or result.stderr).strip()
         state = str(job_state(item))
         tries = f"{item.attempts} {'try' if item.attempts == 1 else 'tries'}"

@@ -9,7 +9,7 @@ from monarq.cli.formats import moment, payload_value
 from monarq.cli.looking import Looker
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.job import CommandJob, job_state, read_job, read_result
-from monarq.model import Attempt, Item, ItemState, Queue, QueueKind
+from monarq.model import Attempt, Item, ItemDetail, ItemState, Queue, QueueKind
 from monarq.model.pages import all_rows
 
 #: Beyond so many, jobs that failed are counted as scheduled.
@@ -32,7 +32,7 @@ def job_row(item: Item) -> dict[str, Any]:
     }
 
 
-def job_detail(item: Item, attempts: list[Attempt]) -> dict[str, Any]:
+def job_detail(item: ItemDetail) -> dict[str, Any]:
     return {
         **job_row(item),
         "item_id": item.id,
@@ -41,7 +41,7 @@ def job_detail(item: Item, attempts: list[Attempt]) -> dict[str, Any]:
         "finished_at": moment(item.finished_at),
         "error": item.error,
         "payload": payload_value(item.payload),
-        "history": [attempt_row(attempt) for attempt in attempts],
+        "history": [attempt_row(attempt) for attempt in item.history],
     }
 
 
@@ -82,10 +82,11 @@ def find_job(client: Looker, job_id: str, queue: str | None) -> Item:
     queues = [queue] if queue is not None else work_queues(client)
     for name in queues:
         try:
-            found: Item = client.admin.find_item(name, job_id)
+            found: list[Item] = client.admin.list_items(name, transaction_id=job_id).rows
         except NotFoundError:
             continue
-        return found
+        if found:
+            return found[0]
     where = f"in queue {queue!r}" if queue is not None else "in any queue"
     raise NotFoundError(f"there is no job {job_id!r} {where}; `monarq list` shows what there is")
 

@@ -75,7 +75,7 @@ def _items(client: Looker, queue: str, state: JobState | None, limit: int) -> It
         if limit <= 0:
             return
         if each is ItemState.READY:
-            found = client.admin.next_items(queue, limit=min(limit, 1000))
+            found = client.admin.list_items(queue, order="next", limit=min(limit, 1000)).rows
             yield from found
             limit -= len(found)
             continue
@@ -109,7 +109,7 @@ def show(
 
     with caller.looking() as client:
         item = find_job(client, job, queue)
-        detail = job_detail(item, client.admin.item_attempts(item.id))
+        detail = job_detail(client.admin.get_item(item.id))
     caller.answer(detail, lambda: _print_job(detail, raw))
 
 
@@ -147,9 +147,9 @@ def logs(
     from monarq.job import read_result
 
     with caller.looking() as client:
-        item = find_job(client, job, queue)
+        item = client.admin.get_item(find_job(client, job, queue).id)
         number = attempt or max(item.attempts, 1)
-        finished = {row.attempt: row for row in client.admin.item_attempts(item.id)}
+        finished = {row.attempt: row for row in item.history}
         if number in finished and not follow:
             result = read_result(finished[number].result)
             stdout, stderr = ("", "") if result is None else (result.stdout, result.stderr)

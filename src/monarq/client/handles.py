@@ -10,7 +10,7 @@ from msgspec import Struct
 from monarq.client.link import Link
 from monarq.errors import MonarqError
 from monarq.job import AttemptResult, JobState, job_state, read_result
-from monarq.model import Attempt, Item, ItemState
+from monarq.model import Attempt, ItemDetail, ItemState
 from monarq.store.validation import check_seconds
 
 _FIRST_LOOK_SECONDS = 0.02
@@ -36,7 +36,7 @@ class AsyncJob(Struct, eq=False, gc=False):
     is_new: bool = True
     """Whether enqueueing stored it; not, if it was there already."""
 
-    async def item(self) -> Item:
+    async def item(self) -> ItemDetail:
         return await self._link.admin.get_item(self.id)
 
     async def state(self) -> JobState:
@@ -44,7 +44,7 @@ class AsyncJob(Struct, eq=False, gc=False):
 
     async def attempts(self) -> list[Attempt]:
         """Those that have ended, oldest first."""
-        return await self._link.admin.item_attempts(self.id)
+        return (await self.item()).history
 
     async def outcome(self, timeout: float | None = None) -> AttemptResult:
         """Wait until it is finished; what its last attempt left. `JobFailedError` if it died or
@@ -58,8 +58,7 @@ class AsyncJob(Struct, eq=False, gc=False):
                 pause = min(2 * pause, _LONGEST_LOOK_SECONDS)
         if item.state is not ItemState.DONE:
             raise JobFailedError(self.id, job_state(item), item.error)
-        attempts = await self.attempts()
-        result = read_result(attempts[-1].result) if attempts else None
+        result = read_result(item.history[-1].result) if item.history else None
         return result or AttemptResult(seconds=0.0)
 
     async def result(self, timeout: float | None = None) -> Any:

@@ -10,16 +10,10 @@ import msgspec
 
 from monarq.client.http_operations import quoted, send
 from monarq.client.http_reading import (
-    attempts_of,
-    item_of,
     stored_message_of,
     trace_of,
 )
-from monarq.errors import NotFoundError
 from monarq.model import (
-    Attempt,
-    Item,
-    ItemState,
     OutputPart,
     Page,
     StoredMessage,
@@ -29,7 +23,6 @@ from monarq.operations.calls import Calls
 from monarq.operations.operation import Operation
 from monarq.store.validation import check_trace
 from monarq.times import iso_or_none
-from monarq.wire.items import ItemDetail, ItemsAnswer
 from monarq.wire.messages import MessageDeleted, MessageDetail, MessagesAnswer
 from monarq.wire.outputs import OutputAnswer, OutputAppended
 from monarq.wire.traces import TraceAdded, TracesAnswer
@@ -49,7 +42,7 @@ class HttpEntries(Calls):
     async def call(self, request: Operation[R]) -> R:
         return await send(self._call, request)
 
-    # --- messages and items ------------------------------------------------------------------
+    # --- messages and output -----------------------------------------------------------------
 
     async def list_messages(
         self,
@@ -79,48 +72,6 @@ class HttpEntries(Calls):
     async def delete_message(self, partition_id: int, transaction_id: str) -> None:
         path = f"/api/v1/messages/{partition_id}/{quoted(transaction_id)}"
         await self._call("DELETE", path, MessageDeleted)
-
-    async def list_items(
-        self,
-        queue: str,
-        *,
-        state: ItemState | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Item]:
-        query = {"queue": queue, "state": state, "limit": limit, "after": after}
-        answer = await self._call("GET", _ITEMS, ItemsAnswer, query=query)
-        return Page([item_of(row) for row in answer.items], answer.next)
-
-    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
-        query = {"queue": queue, "order": "next", "limit": limit}
-        answer = await self._call("GET", _ITEMS, ItemsAnswer, query=query)
-        return [item_of(row) for row in answer.items]
-
-    async def get_item(self, item_id: str) -> Item:
-        return item_of(await self._item(item_id))
-
-    async def _item(self, item_id: str) -> ItemDetail:
-        item: ItemDetail = await self._call("GET", f"{_ITEMS}/{quoted(item_id)}", ItemDetail)
-        return item
-
-    async def find_item(self, queue: str, transaction_id: str) -> Item:
-        query = {"queue": queue, "transactionId": transaction_id}
-        answer = await self._call("GET", _ITEMS, ItemsAnswer, query=query)
-        if not answer.items:
-            raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
-        return item_of(answer.items[0])
-
-    async def item_attempts(self, item_id: str) -> list[Attempt]:
-        return attempts_of(await self._item(item_id))
-
-    async def cancel_item(self, item_id: str) -> Item:
-        path = f"{_ITEMS}/{quoted(item_id)}/cancel"
-        return item_of(await self._call("POST", path, ItemDetail))
-
-    async def retry_item(self, item_id: str) -> Item:
-        path = f"{_ITEMS}/{quoted(item_id)}/retry"
-        return item_of(await self._call("POST", path, ItemDetail))
 
     async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
         path = f"{_ITEMS}/{quoted(item_id)}/output"

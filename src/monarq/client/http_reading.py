@@ -5,8 +5,6 @@ from __future__ import annotations
 from msgspec import Raw, UnsetType
 
 from monarq.model import (
-    Attempt,
-    Item,
     Message,
     PartitionStats,
     Pushed,
@@ -16,7 +14,6 @@ from monarq.model import (
     Trace,
 )
 from monarq.times import parse_time
-from monarq.wire.items import ItemDetail, ItemRow
 from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
 from monarq.wire.push import PushedItem
@@ -26,10 +23,6 @@ from monarq.wire.traces import TraceRow
 
 def micros(text: str) -> int:
     return parse_time(text, "the broker's time")
-
-
-def micros_or_none(text: str | None) -> int | None:
-    return None if text is None else micros(text)
 
 
 def pushed_of(answer: PushedItem) -> Pushed:
@@ -119,48 +112,6 @@ def stored_message_of(row: MessageRow) -> StoredMessage:
         headers=_bytes(row.headers),
         groups=row.groups,
     )
-
-
-def item_of(row: ItemRow) -> Item:
-    return Item(
-        queue=row.queue,
-        partition_id=int(row.partition_id),
-        seq=row.seq,
-        transaction_id=row.transaction_id,
-        payload=bytes(row.data),
-        state=row.state,
-        priority=row.priority,
-        effective_priority=row.effective_priority,
-        attempts=row.attempts,
-        max_attempts=row.max_attempts,
-        backoff_base=row.backoff_base,
-        created_at=micros(row.created_at),
-        run_at=micros_or_none(row.run_at),
-        lease_until=micros_or_none(row.lease_until),
-        finished_at=micros_or_none(row.finished_at),
-        consumer=row.consumer,
-        error=row.error,
-        trace_id=row.trace_id,
-        producer=row.producer_sub,
-        headers=_bytes(row.headers),
-    )
-
-
-def attempts_of(item: ItemDetail) -> list[Attempt]:
-    return [
-        Attempt(
-            item_id=item.id,
-            queue=item.queue,
-            attempt=row.attempt,
-            started_at=micros(row.started_at),
-            ended_at=micros(row.ended_at),
-            outcome=row.outcome,
-            consumer=row.consumer,
-            error=row.error,
-            result=_bytes(row.result),
-        )
-        for row in item.history
-    ]
 
 
 def trace_of(row: TraceRow) -> Trace:

@@ -15,9 +15,6 @@ from monarq.errors import InvalidRequestError, MonarqError
 from monarq.model import (
     Ack,
     Acked,
-    Attempt,
-    Item,
-    ItemState,
     OutputPart,
     Page,
     PartitionStats,
@@ -104,27 +101,6 @@ class Admin(Calls, Protocol):
     async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage: ...
 
     async def delete_message(self, partition_id: int, transaction_id: str) -> None: ...
-
-    async def list_items(
-        self,
-        queue: str,
-        *,
-        state: ItemState | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Item]: ...
-
-    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]: ...
-
-    async def get_item(self, item_id: str) -> Item: ...
-
-    async def find_item(self, queue: str, transaction_id: str) -> Item: ...
-
-    async def item_attempts(self, item_id: str) -> list[Attempt]: ...
-
-    async def cancel_item(self, item_id: str) -> Item: ...
-
-    async def retry_item(self, item_id: str) -> Item: ...
 
     async def add_trace(self, trace: Trace) -> Trace: ...
 

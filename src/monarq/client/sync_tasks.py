@@ -9,7 +9,7 @@ from monarq.client.portal import Portal
 from monarq.client.task_client import AsyncTask
 from monarq.client.tasks import Task
 from monarq.job import AttemptResult, JobState
-from monarq.model import Attempt, Item
+from monarq.model import Attempt, ItemDetail
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +30,7 @@ class SyncJob:
     def is_new(self) -> bool:
         return self._job.is_new
 
-    def item(self) -> Item:
+    def item(self) -> ItemDetail:
         return self._portal.run(self._job.item())
 
     def state(self) -> JobState:

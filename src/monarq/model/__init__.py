@@ -9,7 +9,15 @@ from monarq.model.acks import Ack, Acked, AckStatus, Renew, Renewed, Transaction
 from monarq.model.dead_letters import DeadLetter, DeadLetterError, DeadLetterFilter
 from monarq.model.flows import GroupFlow, Latency, MetricPoint, QueueFlow, Standing
 from monarq.model.groups import Cursor, Group, SeekPreview, SeekTo
-from monarq.model.items import Attempt, AttemptOutcome, Item, ItemState, OutputPart
+from monarq.model.items import (
+    Attempt,
+    AttemptOutcome,
+    Item,
+    ItemDetail,
+    ItemState,
+    LoggedAttempt,
+    OutputPart,
+)
 from monarq.model.limits import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
@@ -66,9 +74,11 @@ __all__ = [
     "Group",
     "GroupFlow",
     "Item",
+    "ItemDetail",
     "ItemState",
     "Latency",
     "LifecycleReport",
+    "LoggedAttempt",
     "Message",
     "MetricPoint",
     "OutputPart",

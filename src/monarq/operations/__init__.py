@@ -14,6 +14,7 @@ from monarq.operations.groups import (
     Seek,
     Subscribe,
 )
+from monarq.operations.items import CancelItem, GetItem, ListItems, RetryItem
 from monarq.operations.operation import Operation, Paged
 from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
 
@@ -28,6 +29,10 @@ OPERATIONS: tuple[type[Operation[Any]], ...] = (
     DeleteGroup,
     Seek,
     Subscribe,
+    ListItems,
+    GetItem,
+    CancelItem,
+    RetryItem,
     ListRecords,
     GetRecord,
     PutRecord,

@@ -9,6 +9,9 @@ from typing import Protocol, TypeVar
 
 from monarq.model import Cursor
 from monarq.model import Group
+from monarq.model import Item
+from monarq.model import ItemDetail
+from monarq.model import ItemState
 from monarq.model import Page
 from monarq.model import Record
 from monarq.model import SeekTo
@@ -28,6 +31,11 @@ from monarq.operations.groups import Seek
 from monarq.operations.groups import Seq
 from monarq.operations.groups import Subscribe
 from monarq.operations.groups import Subscribed
+from monarq.operations.items import CancelItem
+from monarq.operations.items import GetItem
+from monarq.operations.items import ListItems
+from monarq.operations.items import Order
+from monarq.operations.items import RetryItem
 from monarq.operations.operation import Operation
 from monarq.operations.records import DeleteRecord
 from monarq.operations.records import GetRecord
@@ -64,6 +72,22 @@ class StoreCalls(Protocol):
         group that does not exist in the queue is created.
         """
         return await self.call(Seek(group=group, queue=queue, partition=partition, to=to, time=time, seq=seq))
+
+    async def list_items(self, queue: str, *, state: ItemState | None = None, transaction_id: str | None = None, order: Order = 'pushed', limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Item]:
+        """List the items of a work queue, in the order in which they were pushed."""
+        return await self.call(ListItems(queue=queue, state=state, transaction_id=transaction_id, order=order, limit=limit, offset=offset, after=after))
+
+    async def get_item(self, item_id: str) -> ItemDetail:
+        """Return an item with its finished attempts; raise `NotFoundError` if there is none."""
+        return await self.call(GetItem(item_id=item_id))
+
+    async def cancel_item(self, item_id: str) -> ItemDetail:
+        """Take an item out of its queue; a lease on it ends. `ConflictError` if it is finished."""
+        return await self.call(CancelItem(item_id=item_id))
+
+    async def retry_item(self, item_id: str) -> ItemDetail:
+        """Make an item ready at the tail, with its attempts forgotten. `ConflictError` if leased."""
+        return await self.call(RetryItem(item_id=item_id))
 
     async def list_records(self, kind: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Record]:
         """List the records of a kind by key."""
@@ -181,6 +205,22 @@ class SyncCalls(Protocol):
         moved in all its queues.
         """
         return self.call(Subscribe(group=group, start=start, time=time, queue=queue, namespace=namespace, task=task))
+
+    def list_items(self, queue: str, *, state: ItemState | None = None, transaction_id: str | None = None, order: Order = 'pushed', limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Item]:
+        """List the items of a work queue, in the order in which they were pushed."""
+        return self.call(ListItems(queue=queue, state=state, transaction_id=transaction_id, order=order, limit=limit, offset=offset, after=after))
+
+    def get_item(self, item_id: str) -> ItemDetail:
+        """Return an item with its finished attempts; raise `NotFoundError` if there is none."""
+        return self.call(GetItem(item_id=item_id))
+
+    def cancel_item(self, item_id: str) -> ItemDetail:
+        """Take an item out of its queue; a lease on it ends. `ConflictError` if it is finished."""
+        return self.call(CancelItem(item_id=item_id))
+
+    def retry_item(self, item_id: str) -> ItemDetail:
+        """Make an item ready at the tail, with its attempts forgotten. `ConflictError` if leased."""
+        return self.call(RetryItem(item_id=item_id))
 
     def list_records(self, kind: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Record]:
         """List the records of a kind by key."""

@@ -28,6 +28,7 @@ _PLAIN = {
     "Json": "bytes",
     "Label": "str",
     "Limit": "int",
+    "MessageIdText": "str",
     "Name": "str",
     "NumberArgument": "int",
     "Offset": "int",

@@ -75,7 +75,7 @@ class Route(Struct, frozen=True):
     answer: type[Struct] | None = None
     result: str = ""
     body: type[Body] | None = None
-    """Other spellings of the body, where clients of Queen send them."""
+    """Other spellings of the body or the query, where clients of Queen send them."""
     needs_body: bool = True
     """False if an empty body, or none, is a valid one."""
     status: int = 200
@@ -85,7 +85,7 @@ class Route(Struct, frozen=True):
 
 
 class Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A body whose fields are not those of the operation."""
+    """A body or query whose fields are not those of the operation."""
 
     def fields(self) -> dict[str, Any]:
         """Return the operation's fields; raise `InvalidRequestError`."""
@@ -136,8 +136,10 @@ class Paged(Operation[Page[Row]], Generic[Row], frozen=True, kw_only=True):
     offset: Offset = 0
     after: After | None = None
 
-    bounded: ClassVar[bool] = False
-    """Whether rows may be large, so that `row_bytes` bounds a page."""
+    @property
+    def bounded(self) -> bool:
+        """Return whether rows may be large, so that `row_bytes` bounds a page."""
+        return False
 
     def keep(self, row: Row) -> bool:
         """Return whether a row passes the filters that the store does not apply."""

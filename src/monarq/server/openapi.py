@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from monarq.ids import MessageIdText
 from monarq.operations.codec import schema_hook
 from monarq.server.field_notes import field_notes, structs_in
 from monarq.server.routing import Route, parameter_names
 from monarq.wire.errors import ErrorAnswer
 from monarq.wire.fields import Name
 from monarq.wire.queen import ignored_parameters
-from monarq.wire.shown import MessageIdText, PartitionIdText
+from monarq.wire.shown import PartitionIdText
 
 _REF = "#/components/schemas/{name}"
 _SECURITY = {

@@ -210,8 +210,10 @@ async def _ages(store: Store, queues: list[QueueStats]) -> list[tuple[str, float
     ages: list[tuple[str, float]] = []
     for stats in busy[:MOST_WORK_QUEUES]:
         with contextlib.suppress(NotFoundError):  # deleted meanwhile
-            found = await store.next_items(stats.queue, limit=1)
-            ages += [(stats.queue, max((now - item.created_at) / SECOND, 0.0)) for item in found]
+            page = await store.list_items(stats.queue, order="next", limit=1)
+            ages += [
+                (stats.queue, max((now - item.created_at) / SECOND, 0.0)) for item in page.rows
+            ]
     return ages
 
 

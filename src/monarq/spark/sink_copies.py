@@ -140,13 +140,16 @@ async def _first(
     while True:
         try:
             if partition_id is None:
-                item = await link.admin.find_item(one.queue, known)
+                items = (await link.admin.list_items(one.queue, transaction_id=known)).rows
+                if not items:
+                    raise NotFoundError(_gone(one.queue))
+                [item] = items
                 return PushItem(
                     one.queue,
                     item.payload,
                     trace_id=item.trace_id,
                     priority=item.priority,
-                    run_at=item.run_at,
+                    run_at=None if item.run_at is None else int(item.run_at),
                     max_attempts=item.max_attempts,
                 )
             message = await link.admin.get_message(partition_id, known)

@@ -52,7 +52,7 @@ def _is_storable(key: object) -> bool:
 
 
 def token(kind: str, key: object) -> str:
-    packed = msgspec.msgpack.encode((kind, key))
+    packed = msgspec.msgpack.encode((kind, key), enc_hook=int)  # of times and ids
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
 
 

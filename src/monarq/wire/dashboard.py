@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from monarq.health import State
-from monarq.model import ItemState
-from monarq.wire.items import ItemRow
+from monarq.ids import MessageIdText
+from monarq.model import Item, ItemState
 from monarq.wire.paging import Limit
 from monarq.wire.shown import (
     DeadLetterId,
-    MessageIdText,
     NameFilter,
     PartitionIdText,
     TimeFilter,
@@ -280,7 +279,7 @@ class ItemSearchQuery(
 
 
 class ItemSearchAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    items: list[ItemRow]
+    items: list[Item]
     """Newest first."""
     truncated: bool
     """Whether there are more, or more than were looked at."""

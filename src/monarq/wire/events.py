@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from monarq.wire.shown import MessageIdText, NameFilter
+from monarq.ids import MessageIdText
+from monarq.wire.shown import NameFilter
 
 TOPICS = ("overview", "queues", "groups", "queue", "workers", "pipeline", "item")
 _NAME = "|".join(TOPICS)

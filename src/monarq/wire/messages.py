@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from monarq.ids import MessageIdText
 from monarq.model import QueueOptions
 from monarq.wire.paging import PageAnswer, PageQuery
 from monarq.wire.shown import (
-    MessageIdText,
     NameFilter,
     PartitionIdText,
     TimeFilter,

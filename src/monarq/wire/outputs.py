@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from monarq.ids import MessageIdText
 from monarq.model import MAX_OUTPUT_BYTES
-from monarq.wire.shown import MessageIdText
 
 AttemptNumber = Annotated[int, Meta(ge=1, le=2**31 - 1, description="counted from 1")]
 

@@ -49,14 +49,6 @@ PartitionIdText = Annotated[
     str, Meta(pattern="^[1-9][0-9]{0,17}$", description="a number, as text")
 ]
 
-MessageIdText = Annotated[
-    str,
-    Meta(
-        pattern="^[1-9][0-9]{0,17}-[1-9][0-9]{0,17}$",
-        description="the partition's number and the seq, such as 12-345",
-    ),
-]
-
 DeadLetterId = Annotated[
     str, Meta(pattern="^[1-9][0-9]{0,17}$", description="a dead letter's `id`")
 ]

@@ -13,7 +13,6 @@ from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.parameters import path_name, path_partition_id, time_or_none
-from monarq.server.routes.items import item_fields
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.collecting import collect
@@ -35,7 +34,6 @@ from monarq.wire.dashboard import (
     ItemSearchAnswer,
     ItemSearchQuery,
 )
-from monarq.wire.items import ItemRow
 from monarq.wire.paging import PageQuery
 
 _MOST_FOUND = 100
@@ -224,9 +222,8 @@ async def search_items(service: Service, request: Request) -> Response:
         size=lambda item: len(item.payload) + 300,
         step=100,
     )
-    rows = [ItemRow(**item_fields(item)) for item in page.rows[: query.limit]]
     is_cut = page.next is not None or len(page.rows) > query.limit
-    return json_answer(ItemSearchAnswer(items=rows, truncated=is_cut))
+    return json_answer(ItemSearchAnswer(items=page.rows[: query.limit], truncated=is_cut))
 
 
 def _matches(item: Item, wanted: str) -> bool:

@@ -63,7 +63,10 @@ async def _find_item(store: Store, queue: str, partition_id: int, transaction_id
     own = parse_message_id(transaction_id)
     if own is not None and own[0] == partition_id:
         return await store.get_item(message_id(*own))
-    return await store.find_item(queue, transaction_id)
+    found = (await store.list_items(queue, transaction_id=transaction_id)).rows
+    if not found:
+        raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
+    return found[0]
 
 
 async def delete_message(service: Service, request: Request) -> Response:

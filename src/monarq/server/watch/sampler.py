@@ -197,7 +197,8 @@ class Sampler:
         waiting.sort(key=lambda flow: -flow.ready)
         for flow in waiting[:_MOST_ASKED]:
             with contextlib.suppress(MonarqError):
-                for item in await store.next_items(flow.queue, limit=1):
+                page = await store.list_items(flow.queue, order="next", limit=1)
+                for item in page.rows:
                     waited = (view.now.at - item.created_at) / SECOND
                     findings.waiting_jobs[flow.queue] = max(0.0, waited)
         return findings

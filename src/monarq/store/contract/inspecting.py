@@ -1,10 +1,10 @@
-"""Messages, items and logs, looked at and changed one by one."""
+"""Messages and logs, looked at and changed one by one."""
 
 from __future__ import annotations
 
 import abc
 
-from monarq.model import Attempt, Delivery, Item, ItemState, MetricPoint, Page, StoredMessage, Trace
+from monarq.model import Delivery, LoggedAttempt, MetricPoint, Page, StoredMessage, Trace
 
 
 class Inspecting(abc.ABC):
@@ -51,41 +51,6 @@ class Inspecting(abc.ABC):
         of a queue that runs commands is refused with `ForbiddenError`."""
 
     @abc.abstractmethod
-    async def list_items(
-        self,
-        queue: str,
-        *,
-        state: ItemState | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Item]:
-        """By seq, that is in the order in which they were pushed."""
-
-    @abc.abstractmethod
-    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
-        """Ready items in the order in which they will be leased."""
-
-    @abc.abstractmethod
-    async def get_item(self, item_id: str) -> Item:
-        """By its id, or `NotFoundError`."""
-
-    @abc.abstractmethod
-    async def find_item(self, queue: str, transaction_id: str) -> Item:
-        """By the transaction id it was pushed with, or `NotFoundError`."""
-
-    @abc.abstractmethod
-    async def item_attempts(self, item_id: str) -> list[Attempt]:
-        """Its finished attempts, oldest first."""
-
-    @abc.abstractmethod
-    async def cancel_item(self, item_id: str, *, commands: bool = True) -> Item:
-        """Take it out of the queue; a lease on it ends. `ConflictError` if it is finished."""
-
-    @abc.abstractmethod
-    async def retry_item(self, item_id: str, *, commands: bool = True) -> Item:
-        """Make it ready at the tail with its attempts forgotten. `ConflictError` if leased."""
-
-    @abc.abstractmethod
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Delivery]:
@@ -94,7 +59,7 @@ class Inspecting(abc.ABC):
     @abc.abstractmethod
     async def list_attempts(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[Attempt]:
+    ) -> Page[LoggedAttempt]:
         """The finished attempts of work queues, by the order in which they ended."""
 
     @abc.abstractmethod

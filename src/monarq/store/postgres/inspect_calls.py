@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from monarq.model import (
-    Attempt,
     DeadLetter,
     DeadLetterFilter,
     Delivery,
-    Item,
-    ItemState,
+    LoggedAttempt,
     MetricPoint,
     OutputPart,
     Page,
@@ -52,7 +50,7 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
             self._database, self._cipher, which, commands=commands
         )
 
-    # --- messages, items, logs -----------------------------------------------------------
+    # --- messages, logs ------------------------------------------------------------------
 
     async def list_messages(
         self,
@@ -105,38 +103,6 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
             self._database, self._catalog, partition_id, transaction_id, commands=commands
         )
 
-    async def list_items(
-        self,
-        queue: str,
-        *,
-        state: ItemState | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Item]:
-        return await items.list_items(self._database, self._cipher, queue, state, limit, after)
-
-    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
-        return await items.next_items(self._database, self._cipher, queue, limit)
-
-    async def get_item(self, item_id: str) -> Item:
-        return await items.get_item(self._database, self._cipher, item_id)
-
-    async def find_item(self, queue: str, transaction_id: str) -> Item:
-        return await items.find_item(self._database, self._cipher, queue, transaction_id)
-
-    async def item_attempts(self, item_id: str) -> list[Attempt]:
-        return await items.item_attempts(self._database, self._cipher, item_id)
-
-    async def cancel_item(self, item_id: str, *, commands: bool = True) -> Item:
-        return await items.cancel_item(
-            self._database, self._catalog, self._cipher, item_id, commands=commands
-        )
-
-    async def retry_item(self, item_id: str, *, commands: bool = True) -> Item:
-        return await items.retry_item(
-            self._database, self._catalog, self._cipher, item_id, commands=commands
-        )
-
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Delivery]:
@@ -144,7 +110,7 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
 
     async def list_attempts(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[Attempt]:
+    ) -> Page[LoggedAttempt]:
         return await items.list_attempts(self._database, self._cipher, queue, limit, after)
 
     async def add_trace(self, trace: Trace) -> Trace:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from msgspec import UNSET, Raw, structs
+
 from monarq.crypto import Cipher
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.ids import message_id, parse_message_id
+from monarq.ids import NumberText, message_id, parse_message_id
 from monarq.model import (
     DEFAULT_PARTITION,
     Attempt,
     AttemptOutcome,
     Item,
+    ItemDetail,
     ItemState,
+    LoggedAttempt,
     Page,
     QueueKind,
 )
+from monarq.operations.items import CancelItem, GetItem, ListItems, RetryItem
 from monarq.store import paging, sealing
-from monarq.store.postgres.catalog import Catalog
+from monarq.store.collecting import MAX_BYTES
 from monarq.store.postgres.database import Database
+from monarq.store.postgres.handlers import Tools, handles
 from monarq.store.postgres.queues import get_queue, get_queue_of
 from monarq.store.validation import check_item_id
+from monarq.times import Micros, micros_or_none
 
 _ITEMS = """
     select i.*, q.name as queue, case when i.state = 'ready'
@@ -106,45 +113,25 @@ def _first_ready(direction: _Direction) -> str:
     )
 
 
-async def list_items(
-    database: Database,
-    cipher: Cipher | None,
-    queue: str,
-    state: ItemState | None,
-    limit: int,
-    after: str | None,
-) -> Page[Item]:
-    select = items_by_seq(state)
-    queue_id = await work_queue(database, queue)
-    last = paging.position(after, "items", int) or 0
-    rows = await database.fetch(select, queue_id, limit + 1, last)
-    items = [item_from(row, cipher) for row in rows]
-    return paging.page(items, limit, "items", lambda item: item.seq)
-
-
-async def next_items(
-    database: Database, cipher: Cipher | None, queue: str, limit: int
-) -> list[Item]:
-    queue_id = await work_queue(database, queue)
-    select = _joined(_first("i.state = 'ready'", "i.rank, i.turn"), "i.rank, i.turn")
-    return [item_from(row, cipher) for row in await database.fetch(select, queue_id, limit)]
-
-
-async def get_item(database: Database, cipher: Cipher | None, item_id: str) -> Item:
-    row = await database.fetchrow(
-        f"{_ONE} where i.partition_id = $1 and i.seq = $2", *check_item_id(item_id)
+@handles(ListItems)
+async def list_items(tools: Tools, request: ListItems) -> Page[Item]:
+    if request.transaction_id is not None:
+        return await _with_transaction_id(tools, request, request.transaction_id)
+    last = paging.position(request.after, "items", int) or 0
+    queue_id = await work_queue(tools.database, request.queue)
+    if request.order == "next":
+        return await _next_items(tools, request, queue_id)
+    rows = await tools.database.fetch(
+        items_by_seq(request.state), queue_id, request.limit + 1, last
     )
-    if row is None:
-        raise _no_item(item_id)
-    return item_from(row, cipher)
+    items = [item_from(row, tools.cipher) for row in rows]
+    return paging.page(items, request.limit, "items", lambda item: item.seq)
 
 
-async def find_item(
-    database: Database, cipher: Cipher | None, queue: str, transaction_id: str
-) -> Item:
-    queue_id = await work_queue(database, queue)
+async def _with_transaction_id(tools: Tools, request: ListItems, transaction_id: str) -> Page[Item]:
+    queue_id = await work_queue(tools.database, request.queue)
     own = parse_message_id(transaction_id) or (0, 0)
-    row = await database.fetchrow(
+    row = await tools.database.fetchrow(
         f"{_ONE} where i.partition_id = {_PARTITION} "
         "and i.seq = coalesce((select seq from monarq.transaction_ids "
         f"where partition_id = {_PARTITION} and transaction_id = $2), "
@@ -153,24 +140,47 @@ async def find_item(
         transaction_id,
         *own,
     )
-    if row is None:
-        raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
-    return item_from(row, cipher)
+    if row is None or request.state not in (None, row["state"]):
+        return Page([])
+    return Page([item_from(row, tools.cipher)])
 
 
-async def item_attempts(database: Database, cipher: Cipher | None, item_id: str) -> list[Attempt]:
+async def _next_items(tools: Tools, request: ListItems, queue_id: int) -> Page[Item]:
+    """Read a few items and then twice as many, until they are as many as asked for or hold
+    `MAX_BYTES`."""
+    select = _joined(_first("i.state = 'ready'", "i.rank, i.turn"), "i.rank, i.turn")
+    limit = min(request.limit, 4)
+    while True:
+        rows = await tools.database.fetch(select, queue_id, limit)
+        found = [item_from(row, tools.cipher) for row in rows]
+        held = sum(map(request.row_bytes, found))
+        if len(found) < limit or limit == request.limit or 2 * held > MAX_BYTES:
+            return Page(found)
+        limit = min(request.limit, 2 * limit)
+
+
+@handles(GetItem)
+async def get_item(tools: Tools, request: GetItem) -> ItemDetail:
+    return await _detail(tools, request.item_id)
+
+
+async def _detail(tools: Tools, item_id: str) -> ItemDetail:
     partition_id, seq = check_item_id(item_id)
-    rows = await database.fetch(
+    row = await tools.database.fetchrow(
+        f"{_ONE} where i.partition_id = $1 and i.seq = $2", partition_id, seq
+    )
+    if row is None:
+        raise _no_item(item_id)
+    ended = await tools.database.fetch(
         f"{_ATTEMPTS} where a.partition_id = $1 and a.seq = $2 order by a.id", partition_id, seq
     )
-    if not rows:
-        await get_item(database, cipher, item_id)
-    return [_attempt_from(row, cipher) for row in rows]
+    history = [Attempt(**_attempt_fields(each, tools.cipher)) for each in ended]
+    return ItemDetail(**structs.asdict(item_from(row, tools.cipher)), history=history)
 
 
 async def list_attempts(
     database: Database, cipher: Cipher | None, queue: str | None, limit: int, after: str | None
-) -> Page[Attempt]:
+) -> Page[LoggedAttempt]:
     rows = await database.fetch(
         f"{_ATTEMPTS} where a.id > $1 and ($2::text is null or q.name = $2) order by a.id limit $3",
         paging.position(after, "attempts", int) or 0,
@@ -180,38 +190,43 @@ async def list_attempts(
     if queue is not None and not rows:
         await get_queue(database, queue)
     found = paging.page(rows, limit, "attempts", lambda row: row["id"])
-    return Page([_attempt_from(row, cipher) for row in found.rows], found.next)
+    attempts = [
+        LoggedAttempt(
+            item_id=message_id(row["partition_id"], row["seq"]),
+            queue=row["queue"],
+            **_attempt_fields(row, cipher),
+        )
+        for row in found.rows
+    ]
+    return Page(attempts, found.next)
 
 
-async def cancel_item(
-    database: Database, catalog: Catalog, cipher: Cipher | None, item_id: str, *, commands: bool
-) -> Item:
+@handles(CancelItem)
+async def cancel_item(tools: Tools, request: CancelItem) -> ItemDetail:
+    problem = await _change(tools, "cancel_item", request.item_id)
+    item = await _detail(tools, request.item_id)
+    if problem == "conflict":
+        raise ConflictError(f"item {item.id} is {item.state}, there is nothing to cancel")
+    return item
+
+
+@handles(RetryItem)
+async def retry_item(tools: Tools, request: RetryItem) -> ItemDetail:
+    if await _change(tools, "retry_item", request.item_id) == "conflict":
+        raise ConflictError(f"item {request.item_id} is leased: cancel it first, or wait")
+    return await _detail(tools, request.item_id)
+
+
+async def _change(tools: Tools, function: str, item_id: str) -> str | None:
+    """Call one of monarq's functions on an item. Return its problem, if there was one."""
     partition_id, seq = check_item_id(item_id)
-    await catalog.check_may_work(partition_id, commands)
-    problem = await database.fetchval(
-        "select monarq.cancel_item($1, $2, $3)", database.now(), partition_id, seq
+    await tools.catalog.check_may_work(partition_id, tools.commands)
+    problem: str | None = await tools.database.fetchval(
+        f"select monarq.{function}($1, $2, $3)", tools.database.now(), partition_id, seq
     )
     if problem == "not_found":
         raise _no_item(item_id)
-    if problem == "conflict":
-        item = await get_item(database, cipher, item_id)
-        raise ConflictError(f"item {item_id} is {item.state}, there is nothing to cancel")
-    return await get_item(database, cipher, item_id)
-
-
-async def retry_item(
-    database: Database, catalog: Catalog, cipher: Cipher | None, item_id: str, *, commands: bool
-) -> Item:
-    partition_id, seq = check_item_id(item_id)
-    await catalog.check_may_work(partition_id, commands)
-    problem = await database.fetchval(
-        "select monarq.retry_item($1, $2, $3)", database.now(), partition_id, seq
-    )
-    if problem == "not_found":
-        raise _no_item(item_id)
-    if problem == "conflict":
-        raise ConflictError(f"item {item_id} is leased: cancel it first, or wait")
-    return await get_item(database, cipher, item_id)
+    return problem
 
 
 async def work_queue(database: Database, queue: str) -> int:
@@ -223,47 +238,51 @@ def _no_item(item_id: str) -> NotFoundError:
 
 
 def item_from(row: Any, cipher: Cipher | None) -> Item:
-    state, headers = ItemState(row["state"]), row["headers"]
+    state, sealed_headers = ItemState(row["state"]), row["headers"]
+    headers = sealed_headers and sealing.open_headers(sealed_headers.encode(), cipher)
+    own_id = message_id(row["partition_id"], row["seq"])
     return Item(
+        id=own_id,
         queue=row["queue"],
-        partition_id=row["partition_id"],
+        partition_id=NumberText(row["partition_id"]),
         seq=row["seq"],
-        transaction_id=row["transaction_id"] or message_id(row["partition_id"], row["seq"]),
-        payload=sealing.open_payload(
-            row["payload"],
-            cipher,
-            row["queue"],
-            DEFAULT_PARTITION,
-            row["transaction_id"],
-            headers,
-        ),
+        transaction_id=row["transaction_id"] or own_id,
         state=state,
         priority=row["priority"],
         effective_priority=row["effective_priority"],
         attempts=row["attempts"],
         max_attempts=row["max_attempts"],
         backoff_base=row["backoff_base"],
-        created_at=row["created_at"],
-        run_at=row["due_at"] if state is ItemState.SCHEDULED else None,
-        lease_until=row["due_at"] if state is ItemState.LEASED else None,
-        finished_at=row["finished_at"],
+        created_at=Micros(row["created_at"]),
+        run_at=micros_or_none(row["due_at"] if state is ItemState.SCHEDULED else None),
+        lease_until=micros_or_none(row["due_at"] if state is ItemState.LEASED else None),
+        finished_at=micros_or_none(row["finished_at"]),
         consumer=row["consumer"],
         error=sealing.open_error(row["error"], cipher, row["queue"]),
         trace_id=row["trace_id"],
         producer=row["producer"],
-        headers=headers and sealing.open_headers(headers.encode(), cipher),
+        raw=Raw(
+            sealing.open_payload(
+                row["payload"],
+                cipher,
+                row["queue"],
+                DEFAULT_PARTITION,
+                row["transaction_id"],
+                sealed_headers,
+            )
+        ),
+        raw_headers=UNSET if headers is None else Raw(headers),
     )
 
 
-def _attempt_from(row: Any, cipher: Cipher | None) -> Attempt:
-    return Attempt(
-        item_id=message_id(row["partition_id"], row["seq"]),
-        queue=row["queue"],
-        attempt=row["attempt"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        outcome=AttemptOutcome(row["outcome"]),
-        consumer=row["consumer"],
-        error=sealing.open_error(row["error"], cipher, row["queue"]),
-        result=sealing.open_result(row["result"], cipher, row["queue"]),
-    )
+def _attempt_fields(row: Any, cipher: Cipher | None) -> dict[str, Any]:
+    result = sealing.open_result(row["result"], cipher, row["queue"])
+    return {
+        "attempt": row["attempt"],
+        "started_at": Micros(row["started_at"]),
+        "ended_at": Micros(row["ended_at"]),
+        "outcome": AttemptOutcome(row["outcome"]),
+        "consumer": row["consumer"],
+        "error": sealing.open_error(row["error"], cipher, row["queue"]),
+        "raw_result": UNSET if result is None else Raw(result),
+    }

@@ -27,6 +27,7 @@ from monarq.store.contract import Outcome, Store
 from monarq.store.postgres import (
     acks,
     groups,
+    items,
     push,
     renewals,
     transactions,
@@ -157,6 +158,6 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
 
 
 #: Modules whose import registers handlers.
-HANDLER_MODULES = (groups,)
+HANDLER_MODULES = (groups, items)
 
 check("the PostgreSQL store", queries.handles, handles, wanted=STORE_OPERATIONS)

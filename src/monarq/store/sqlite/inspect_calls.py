@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from monarq.model import (
-    Attempt,
     DeadLetter,
     DeadLetterFilter,
     Delivery,
-    Item,
-    ItemState,
     LifecycleReport,
+    LoggedAttempt,
     MetricPoint,
     OutputPart,
     Page,
@@ -105,44 +103,6 @@ class InspectCalls(Calls):
             )
         )
 
-    # --- items ---------------------------------------------------------------------------
-
-    async def list_items(
-        self,
-        queue: str,
-        *,
-        state: ItemState | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Item]:
-        return await self._read(
-            lambda session: item_calls.list_items(session, queue, state, limit, after)
-        )
-
-    async def next_items(self, queue: str, *, limit: int = 100) -> list[Item]:
-        return await self._read(lambda session: item_calls.next_items(session, queue, limit))
-
-    async def get_item(self, item_id: str) -> Item:
-        return await self._read(lambda session: item_calls.get_item(session, item_id))
-
-    async def find_item(self, queue: str, transaction_id: str) -> Item:
-        return await self._read(
-            lambda session: item_calls.find_item(session, queue, transaction_id)
-        )
-
-    async def item_attempts(self, item_id: str) -> list[Attempt]:
-        return await self._read(lambda session: item_calls.item_attempts(session, item_id))
-
-    async def cancel_item(self, item_id: str, *, commands: bool = True) -> Item:
-        return await self._write(
-            lambda session: item_calls.cancel_item(session, item_id, commands=commands)
-        )
-
-    async def retry_item(self, item_id: str, *, commands: bool = True) -> Item:
-        return await self._write(
-            lambda session: item_calls.retry_item(session, item_id, commands=commands)
-        )
-
     # --- logs ----------------------------------------------------------------------------
 
     async def list_deliveries(
@@ -152,7 +112,7 @@ class InspectCalls(Calls):
 
     async def list_attempts(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[Attempt]:
+    ) -> Page[LoggedAttempt]:
         return await self._read(
             lambda session: item_calls.list_attempts(session, queue, limit, after)
         )

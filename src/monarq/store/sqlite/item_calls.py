@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET, Raw, structs
+
 from monarq.errors import ConflictError, NotFoundError
-from monarq.ids import message_id
+from monarq.ids import NumberText, message_id
 from monarq.model import (
     Attempt,
     AttemptOutcome,
     Item,
+    ItemDetail,
     ItemState,
+    LoggedAttempt,
     Page,
     Queue,
     QueueKind,
 )
+from monarq.operations.items import CancelItem, GetItem, ListItems, RetryItem
 from monarq.store import paging, sealing, validation
+from monarq.store.collecting import MAX_BYTES
 from monarq.store.sqlite import dead_letters, items
 from monarq.store.sqlite.cursors import MOVED
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
+from monarq.times import Micros, micros_or_none
 
 _ATTEMPTS = """
 select a.id, a.partition_id, a.seq, q.name, a.attempt, a.started_at, a.ended_at, a.outcome,
@@ -39,75 +47,94 @@ def to_item(session: Session, item: WorkItem, last: int) -> Item:
     waited = last - item.rank - item.priority if item.state == ItemState.READY else item.waited
     is_leased = item.state == ItemState.LEASED
     queue = session.queue_by_id(item.queue_id)
+    headers = sealing.open_headers(item.headers, session.cipher)
     return Item(
+        id=message_id(item.partition_id, item.seq),
         queue=queue.name,
-        partition_id=item.partition_id,
+        partition_id=NumberText(item.partition_id),
         seq=item.seq,
         transaction_id=item.public_id,
-        payload=items.open_payload(session, queue, item),
         state=ItemState(item.state),
         priority=item.priority,
         effective_priority=item.priority + waited,
         attempts=item.attempts,
         max_attempts=item.max_attempts,
         backoff_base=item.backoff_base,
-        created_at=item.created_at,
-        run_at=item.due_at if item.state == ItemState.SCHEDULED else None,
-        lease_until=item.due_at if is_leased else None,
-        finished_at=item.finished_at,
+        created_at=Micros(item.created_at),
+        run_at=micros_or_none(item.due_at if item.state == ItemState.SCHEDULED else None),
+        lease_until=micros_or_none(item.due_at if is_leased else None),
+        finished_at=micros_or_none(item.finished_at),
         consumer=item.consumer,
         error=sealing.open_error(item.error, session.cipher, queue.name),
         trace_id=item.trace_id,
         producer=item.producer,
-        headers=sealing.open_headers(item.headers, session.cipher),
+        raw=Raw(items.open_payload(session, queue, item)),
+        raw_headers=UNSET if headers is None else Raw(headers),
     )
 
 
 # --- looking -------------------------------------------------------------------------------
 
 
-def list_items(
-    session: Session, queue: str, state: ItemState | None, limit: int, after: str | None
-) -> Page[Item]:
-    seq = paging.position(after, "items", int) or 0
-    partition = items.work_partition(session, work_queue(session, queue))
+@handles(ListItems)
+def list_items(session: Session, request: ListItems) -> Page[Item]:
+    if request.transaction_id is not None:
+        return _with_transaction_id(session, request, request.transaction_id)
+    last_seq = paging.position(request.after, "items", int) or 0
+    partition = items.work_partition(session, work_queue(session, request.queue))
     if partition is None:
         return Page([])
-    condition = "" if state is None else f"and state = '{ItemState(state).value}'"
+    if request.order == "next":
+        return _next_items(session, request, partition)
+    condition = "" if request.state is None else f"and state = '{request.state.value}'"
     rows = session.db.execute(
         f"{items.SELECT} where partition_id = ? and seq > ? {condition} order by seq limit ?",
-        (partition[0], seq, limit + 1),
+        (partition[0], last_seq, request.limit + 1),
     )
     found = [to_item(session, WorkItem(row), partition[1]) for row in rows]
-    return paging.page(found, limit, "items", lambda item: item.seq)
+    return paging.page(found, request.limit, "items", lambda item: item.seq)
 
 
-def next_items(session: Session, queue: str, limit: int) -> list[Item]:
-    partition = items.work_partition(session, work_queue(session, queue))
+def _with_transaction_id(session: Session, request: ListItems, transaction_id: str) -> Page[Item]:
+    partition = items.work_partition(session, work_queue(session, request.queue))
     if partition is None:
-        return []
+        return Page([])
+    seq = items.find_seq(session, partition[0], transaction_id)
+    item = None if seq is None else items.find_item(session, partition[0], seq)
+    if item is None or request.state not in (None, item.state):
+        return Page([])
+    return Page([to_item(session, item, partition[1])])
+
+
+def _next_items(session: Session, request: ListItems, partition: tuple[int, int]) -> Page[Item]:
     rows = session.db.execute(
         f"{items.SELECT} where partition_id = ? and state = 'ready' order by rank, turn limit ?",
-        (partition[0], limit),
+        (partition[0], request.limit),
     )
-    return [to_item(session, WorkItem(row), partition[1]) for row in rows]
+    found: list[Item] = []
+    held = 0
+    for row in rows:
+        found.append(to_item(session, WorkItem(row), partition[1]))
+        held += request.row_bytes(found[-1])
+        if held >= MAX_BYTES:
+            break
+    rows.close()  # A statement that is not read to its end would keep its view of the file.
+    return Page(found)
 
 
-def get_item(session: Session, item_id: str) -> Item:
-    item = _find(session, item_id)
-    return to_item(session, item, items.last_seq(session, item.partition_id))
+@handles(GetItem)
+def get_item(session: Session, request: GetItem) -> ItemDetail:
+    item = _find(session, request.item_id)
+    return _detail(session, item, items.last_seq(session, item.partition_id))
 
 
-def find_item(session: Session, queue: str, transaction_id: str) -> Item:
-    partition = items.work_partition(session, work_queue(session, queue))
-    seq = item = None
-    if partition is not None:
-        seq = items.find_seq(session, partition[0], transaction_id)
-    if partition is not None and seq is not None:
-        item = items.find_item(session, partition[0], seq)
-    if partition is None or item is None:
-        raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
-    return to_item(session, item, partition[1])
+def _detail(session: Session, item: WorkItem, last: int) -> ItemDetail:
+    rows = session.db.execute(
+        f"{_ATTEMPTS} where a.partition_id = ? and a.seq = ? order by a.id",
+        (item.partition_id, item.seq),
+    )
+    history = [Attempt(**_attempt_fields(session, row)) for row in rows]
+    return ItemDetail(**structs.asdict(to_item(session, item, last)), history=history)
 
 
 def _find(session: Session, item_id: str, *, commands: bool = True) -> WorkItem:
@@ -124,19 +151,9 @@ def _find(session: Session, item_id: str, *, commands: bool = True) -> WorkItem:
 # --- attempts ------------------------------------------------------------------------------
 
 
-def item_attempts(session: Session, item_id: str) -> list[Attempt]:
-    key = validation.check_item_id(item_id)
-    rows = session.db.execute(
-        f"{_ATTEMPTS} where a.partition_id = ? and a.seq = ? order by a.id", key
-    ).fetchall()
-    if not rows:
-        _find(session, item_id)
-    return [_to_attempt(session, row) for row in rows]
-
-
 def list_attempts(
     session: Session, queue: str | None, limit: int, after: str | None
-) -> Page[Attempt]:
+) -> Page[LoggedAttempt]:
     last = paging.position(after, "attempts", int) or 0
     queue_id = None if queue is None else session.queue(queue).id
     condition = "" if queue_id is None else f"a.queue_id = {queue_id} and"
@@ -144,32 +161,38 @@ def list_attempts(
         f"{_ATTEMPTS} where {condition} a.id > ? order by a.id limit ?", (last, limit + 1)
     ).fetchall()
     found = paging.page(rows, limit, "attempts", lambda row: row[0])
-    return Page([_to_attempt(session, row) for row in found.rows], found.next)
+    attempts = [
+        LoggedAttempt(
+            item_id=message_id(row[1], row[2]), queue=row[3], **_attempt_fields(session, row)
+        )
+        for row in found.rows
+    ]
+    return Page(attempts, found.next)
 
 
-def _to_attempt(session: Session, row: tuple[Any, ...]) -> Attempt:
-    _, partition_id, seq, queue, attempt, started, ended, outcome, consumer, error, result = row
-    return Attempt(
-        item_id=message_id(partition_id, seq),
-        queue=queue,
-        attempt=attempt,
-        started_at=started,
-        ended_at=ended,
-        outcome=AttemptOutcome(outcome),
-        consumer=consumer,
-        error=sealing.open_error(error, session.cipher, queue),
-        result=sealing.open_result(result, session.cipher, queue),
-    )
+def _attempt_fields(session: Session, row: tuple[Any, ...]) -> dict[str, Any]:
+    _, _, _, queue, attempt, started, ended, outcome, consumer, error, sealed_result = row
+    result = sealing.open_result(sealed_result, session.cipher, queue)
+    return {
+        "attempt": attempt,
+        "started_at": Micros(started),
+        "ended_at": Micros(ended),
+        "outcome": AttemptOutcome(outcome),
+        "consumer": consumer,
+        "error": sealing.open_error(error, session.cipher, queue),
+        "raw_result": UNSET if result is None else Raw(result),
+    }
 
 
 # --- changing ------------------------------------------------------------------------------
 
 
-def cancel_item(session: Session, item_id: str, *, commands: bool) -> Item:
-    item = _find(session, item_id, commands=commands)
+@handles(CancelItem)
+def cancel_item(session: Session, request: CancelItem) -> ItemDetail:
+    item = _find(session, request.item_id, commands=session.commands)
     was = item.state
     if was in (ItemState.DONE, ItemState.DEAD, ItemState.CANCELLED):
-        raise ConflictError(f"item {item_id} is {was}: there is nothing to cancel")
+        raise ConflictError(f"item {request.item_id} is {was}: there is nothing to cancel")
     last = items.last_seq(session, item.partition_id)
     if was == ItemState.LEASED:
         items.end_attempt(session, item, AttemptOutcome.CANCELLED, session.now)
@@ -177,17 +200,18 @@ def cancel_item(session: Session, item_id: str, *, commands: bool) -> Item:
     items.leave_ready(item, last)
     items.finish(item, ItemState.CANCELLED, session.now)
     items.save(session, item, was)
-    return to_item(session, item, last)
+    return _detail(session, item, last)
 
 
-def retry_item(session: Session, item_id: str, *, commands: bool) -> Item:
-    item = _find(session, item_id, commands=commands)
+@handles(RetryItem)
+def retry_item(session: Session, request: RetryItem) -> ItemDetail:
+    item = _find(session, request.item_id, commands=session.commands)
     if item.state == ItemState.LEASED:
-        raise ConflictError(f"item {item_id} is leased: cancel it first, or wait")
+        raise ConflictError(f"item {request.item_id} is leased: cancel it first, or wait")
     if item.state == ItemState.DEAD:
         dead_letters.forget_letter_of(session, item)
     dead_letters.start_over(session, session.queue_by_id(item.queue_id), item)
-    return to_item(session, item, items.last_seq(session, item.partition_id))
+    return _detail(session, item, items.last_seq(session, item.partition_id))
 
 
 def delete_item(session: Session, partition_id: int, seq: int, *, commands: bool) -> None:
