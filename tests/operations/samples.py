@@ -22,6 +22,8 @@ SOUND: dict[str, Any] = {
     "group": "g",
     "queue": "q",
     "item_id": "1-1",
+    "attempt": 1,
+    "data": b"1",
 }
 """A value for each required field, by name."""
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from monarq.operations import OPERATIONS, Operation
-from monarq.operations.http import has_body, in_path
+from monarq.operations.http import has_body, in_path, json_fields
 from monarq.operations.operation import Route
 from tests.operations.samples import sound_fields
 from tests.server.application import api_on
@@ -57,7 +57,11 @@ def _requests(operation: type[Operation[Any]], route: Route) -> Iterator[tuple[s
     }
     fields = [name for name in infos if name not in path]
     if has_body(operation, route):
-        encoded = {name: _json(value) for name, value in given.items()}
+        raw = json_fields(operation)
+        encoded = {
+            name: value if name in raw else msgspec.json.encode(value)
+            for name, value in given.items()
+        }
         yield _target(route, path), _body(encoded)
         for name in fields:
             for value in JSON:
@@ -86,7 +90,3 @@ def _target(route: Route, path: Mapping[str, str], query: Mapping[str, str] | No
 
 def _body(fields: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join(b'"%s":%s' % (name.encode(), v) for name, v in fields.items()) + b"}"
-
-
-def _json(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else msgspec.json.encode(value)

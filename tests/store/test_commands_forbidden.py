@@ -21,7 +21,7 @@ from monarq.model import (
     Renew,
     Transaction,
 )
-from monarq.operations.items import CancelItem, RetryItem
+from monarq.operations.items import AppendOutput, CancelItem, RetryItem
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.calls import ack, ack_of, pop, pop_one, unwrap
@@ -210,10 +210,11 @@ async def test_transactions(store: Store, queue: str, whole: bool) -> None:
 
 async def test_items_by_their_id(store: Store, queue: str) -> None:
     item_id = await push_to(store, queue)
+    output = AppendOutput(item_id=item_id, attempt=1, data=b"x")
     met = await tried(
         store,
         queue,
-        lambda: nothing(store.append_output(item_id, 1, b"x", commands=False)),
+        lambda: nothing(store.call(output, commands=False)),
         lambda: nothing(store.call(CancelItem(item_id=item_id), commands=False)),
         lambda: nothing(store.call(RetryItem(item_id=item_id), commands=False)),
     )

@@ -121,7 +121,6 @@ NAMES = {
 OF_ONE_CALL: dict[tuple[str, str], list[Any]] = {
     ("configure", "kind"): BAD_CHOICES,
     ("subscribe", "start"): ["latest", -1, HUGE, True, NAN, None],
-    ("append_output", "data"): NAMES["data"],
     ("set_setting", "value"): BAD_TEXTS,
     ("export_rows", "until"): ["", "1", "a\0b", "9" * 40, 5, -1],
     ("export_rows", "after"): ["", "1", "a\0b", "9" * 40, 5, -1],
@@ -185,8 +184,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_partition": {"partition_id": 1},
     "group_states": {"places": [(1, 1)]},
     "metrics_before": {"at": 1, "queue": "q", "limit": 1, "after": None},
-    "append_output": {"item_id": "2-1", "attempt": 1, "data": b"x", "commands": True},
-    "read_output": {"item_id": "2-1", "attempt": 1, "start": 0, "max_bytes": 1},
     "set_setting": {"key": "k", "value": "v"},
     "export_plan": {"queue": "q", "created_from": 0, "created_to": 1},
     "export_read": {"partition_id": 1, "first_seq": 1, "last_seq": 1, "max_bytes": 1},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -14,7 +13,6 @@ from monarq.client.http_reading import (
     trace_of,
 )
 from monarq.model import (
-    OutputPart,
     Page,
     StoredMessage,
     Trace,
@@ -24,12 +22,10 @@ from monarq.operations.operation import Operation
 from monarq.store.validation import check_trace
 from monarq.times import iso_or_none
 from monarq.wire.messages import MessageDeleted, MessageDetail, MessagesAnswer
-from monarq.wire.outputs import OutputAnswer, OutputAppended
 from monarq.wire.traces import TraceAdded, TracesAnswer
 
 Call = Callable[..., Coroutine[Any, Any, Any]]
 
-_ITEMS = "/api/v1/items"
 R = TypeVar("R")
 
 
@@ -42,7 +38,7 @@ class HttpEntries(Calls):
     async def call(self, request: Operation[R]) -> R:
         return await send(self._call, request)
 
-    # --- messages and output -----------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------
 
     async def list_messages(
         self,
@@ -72,20 +68,6 @@ class HttpEntries(Calls):
     async def delete_message(self, partition_id: int, transaction_id: str) -> None:
         path = f"/api/v1/messages/{partition_id}/{quoted(transaction_id)}"
         await self._call("DELETE", path, MessageDeleted)
-
-    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
-        path = f"{_ITEMS}/{quoted(item_id)}/output"
-        body = {"attempt": attempt, "data": base64.b64encode(data).decode()}
-        answer = await self._call("POST", path, OutputAppended, body=body)
-        return int(answer.size)
-
-    async def read_output(
-        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
-    ) -> OutputPart:
-        path = f"{_ITEMS}/{quoted(item_id)}/output"
-        query = {"attempt": attempt, "start": start, "maxBytes": max_bytes}
-        answer = await self._call("GET", path, OutputAnswer, query=query)
-        return OutputPart(data=base64.b64decode(answer.data), next=answer.next)
 
     # --- traces -----------------------------------------------------------------------------
 

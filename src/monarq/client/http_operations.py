@@ -13,7 +13,7 @@ from monarq.ids import NumberText
 from monarq.operations import Operation
 from monarq.operations.codec import enc_hook
 from monarq.operations.handlers import result_type
-from monarq.operations.http import has_body, in_path
+from monarq.operations.http import has_body, in_path, json_fields
 from monarq.operations.operation import Route
 from monarq.operations.validation import validated
 from monarq.times import Micros
@@ -36,7 +36,11 @@ async def send(call: Call, request: Operation[R]) -> R:
     for name in in_path(route):
         path = path.replace(f"{{{name}}}", quoted(given.pop(name)))
     in_body = has_body(type(request), route)
-    values = {name: _on_wire(value, in_body) for name, value in given.items()}
+    raw = json_fields(type(request))
+    values = {
+        name: Raw(value) if name in raw else _on_wire(value, in_body)
+        for name, value in given.items()
+    }
     kind = route.answer or result_type(type(request))
     part = {"body": values} if in_body else {"query": values}
     return request.read(route, await call(route.method, path, kind, **part))
@@ -56,8 +60,6 @@ def quoted(name: str) -> str:
 
 
 def _on_wire(value: Any, in_body: bool) -> Any:
-    if isinstance(value, bytes):
-        return Raw(value)
     if isinstance(value, list):
         return [_on_wire(one, in_body) for one in value]
     if isinstance(value, bool) and not in_body:

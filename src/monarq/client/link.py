@@ -15,7 +15,6 @@ from monarq.errors import InvalidRequestError, MonarqError
 from monarq.model import (
     Ack,
     Acked,
-    OutputPart,
     Page,
     PartitionStats,
     Pop,
@@ -113,12 +112,6 @@ class Admin(Calls, Protocol):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Trace]: ...
-
-    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int: ...
-
-    async def read_output(
-        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
-    ) -> OutputPart: ...
 
 
 class Link(abc.ABC):

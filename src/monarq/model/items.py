@@ -98,6 +98,8 @@ class ItemDetail(Item, frozen=True, rename="camel", kw_only=True):
 class OutputPart(Struct, frozen=True, kw_only=True):
     """Part of what an attempt has printed so far."""
 
-    data: bytes
+    id: MessageIdText
+    attempt: int
+    data: Annotated[bytes, Meta(description="base64")]
     next: int
     """Where to go on: the number of bytes before it."""

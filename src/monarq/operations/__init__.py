@@ -14,7 +14,14 @@ from monarq.operations.groups import (
     Seek,
     Subscribe,
 )
-from monarq.operations.items import CancelItem, GetItem, ListItems, RetryItem
+from monarq.operations.items import (
+    AppendOutput,
+    CancelItem,
+    GetItem,
+    ListItems,
+    ReadOutput,
+    RetryItem,
+)
 from monarq.operations.operation import Operation, Paged
 from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
 
@@ -33,6 +40,8 @@ OPERATIONS: tuple[type[Operation[Any]], ...] = (
     GetItem,
     CancelItem,
     RetryItem,
+    AppendOutput,
+    ReadOutput,
     ListRecords,
     GetRecord,
     PutRecord,

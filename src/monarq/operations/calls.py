@@ -12,6 +12,7 @@ from monarq.model import Group
 from monarq.model import Item
 from monarq.model import ItemDetail
 from monarq.model import ItemState
+from monarq.model import OutputPart
 from monarq.model import Page
 from monarq.model import Record
 from monarq.model import SeekTo
@@ -31,10 +32,12 @@ from monarq.operations.groups import Seek
 from monarq.operations.groups import Seq
 from monarq.operations.groups import Subscribe
 from monarq.operations.groups import Subscribed
+from monarq.operations.items import AppendOutput
 from monarq.operations.items import CancelItem
 from monarq.operations.items import GetItem
 from monarq.operations.items import ListItems
 from monarq.operations.items import Order
+from monarq.operations.items import ReadOutput
 from monarq.operations.items import RetryItem
 from monarq.operations.operation import Operation
 from monarq.operations.records import DeleteRecord
@@ -88,6 +91,18 @@ class StoreCalls(Protocol):
     async def retry_item(self, item_id: str) -> ItemDetail:
         """Make an item ready at the tail, with its attempts forgotten. `ConflictError` if leased."""
         return await self.call(RetryItem(item_id=item_id))
+
+    async def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        """Note what a running attempt printed; return how many bytes it has printed by now.
+
+        This is for those who watch it run: what is to stay belongs in the ack's `result`. More than
+        `MAX_OUTPUT_BYTES` are refused. Output is removed after 7 days.
+        """
+        return await self.call(AppendOutput(item_id=item_id, attempt=attempt, data=data))
+
+    async def read_output(self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20) -> OutputPart:
+        """Return what an attempt has printed so far, from a byte on; nothing if there is no more."""
+        return await self.call(ReadOutput(item_id=item_id, attempt=attempt, start=start, max_bytes=max_bytes))
 
     async def list_records(self, kind: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Record]:
         """List the records of a kind by key."""
@@ -221,6 +236,18 @@ class SyncCalls(Protocol):
     def retry_item(self, item_id: str) -> ItemDetail:
         """Make an item ready at the tail, with its attempts forgotten. `ConflictError` if leased."""
         return self.call(RetryItem(item_id=item_id))
+
+    def append_output(self, item_id: str, attempt: int, data: bytes) -> int:
+        """Note what a running attempt printed; return how many bytes it has printed by now.
+
+        This is for those who watch it run: what is to stay belongs in the ack's `result`. More than
+        `MAX_OUTPUT_BYTES` are refused. Output is removed after 7 days.
+        """
+        return self.call(AppendOutput(item_id=item_id, attempt=attempt, data=data))
+
+    def read_output(self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20) -> OutputPart:
+        """Return what an attempt has printed so far, from a byte on; nothing if there is no more."""
+        return self.call(ReadOutput(item_id=item_id, attempt=attempt, start=start, max_bytes=max_bytes))
 
     def list_records(self, kind: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Record]:
         """List the records of a kind by key."""

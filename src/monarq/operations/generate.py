@@ -23,6 +23,7 @@ TARGET = Path(__file__).with_name("calls.py")
 
 _PLAIN = {
     "After": "str",
+    "AttemptNumber": "int",
     "DeadLetterId": "int",
     "ErrorKey": "str",
     "Json": "bytes",

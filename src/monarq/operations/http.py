@@ -60,8 +60,24 @@ def _declared(info: msgspec.structs.FieldInfo) -> Any:
 
 def _on_wire(kind: Any) -> Any:
     """Return the type of a field in a query or body: JSON that is bytes in Python stays raw."""
+    note = _json_note(kind)
+    return kind if note is None else Annotated[Raw, Meta(description=note.description)]
+
+
+@lru_cache(maxsize=1024)
+def json_fields(operation: type[Operation[Any]]) -> frozenset[str]:
+    """Return the JSON names of the fields whose bytes are JSON; all other bytes are base64."""
+    hints = get_type_hints(operation, include_extras=True)
+    return frozenset(
+        info.encode_name
+        for info in msgspec.structs.fields(operation)
+        if _json_note(hints[info.name]) is not None
+    )
+
+
+def _json_note(kind: Any) -> Meta | None:
     if get_origin(kind) is Annotated:
         for note in get_args(kind)[1:]:
             if isinstance(note, Meta) and (note.extra or {}).get("json"):
-                return Annotated[Raw, Meta(description=note.description)]
-    return kind
+                return note
+    return None

@@ -1,22 +1,25 @@
-"""Items of work queues: listing, describing, cancelling and retrying them."""
+"""Items of work queues: listing, describing, cancelling and retrying them; what attempts print."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import field, structs
+from msgspec import Meta, Struct, field, structs
 
 from monarq.errors import InvalidRequestError
 from monarq.ids import MessageIdText
-from monarq.model import Item, ItemDetail, ItemState
+from monarq.model import MAX_OUTPUT_BYTES, Item, ItemDetail, ItemState, OutputPart
 from monarq.operations.operation import Body, Name, Operation, Paged, Role, Route
 from monarq.wire.paging import After, Limit, Offset, PageAnswer
 
 _ITEMS = "/api/v1/items"
 _ITEM = f"{_ITEMS}/{{id}}"
 
+_OUTPUT = f"{_ITEM}/output"
+
 Order = Literal["pushed", "next"]
+AttemptNumber = Annotated[int, Meta(ge=1, le=2**31 - 1, description="counted from 1")]
 
 
 class ItemsQuery(Body, frozen=True, kw_only=True, rename="camel"):
@@ -126,3 +129,51 @@ class RetryItem(Operation[ItemDetail], frozen=True, kw_only=True):
 
     def wakes(self, result: ItemDetail) -> Iterable[str | None]:
         return (result.queue,)
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+class OutputAppended(Struct, frozen=True, kw_only=True, rename="camel"):
+    id: MessageIdText
+    attempt: int
+    size: int
+    """Bytes that the attempt has printed by now."""
+
+
+class AppendOutput(Operation[int], frozen=True, kw_only=True):
+    """Note what a running attempt printed; return how many bytes it has printed by now.
+
+    This is for those who watch it run: what is to stay belongs in the ack's `result`. More than
+    `MAX_OUTPUT_BYTES` are refused. Output is removed after 7 days.
+    """
+
+    routes = (
+        Route(
+            "POST",
+            _OUTPUT,
+            "Note what a running attempt printed",
+            role=Role.WRITE,
+            answer=OutputAppended,
+            result="size",
+            errors=(404,),
+        ),
+    )
+
+    item_id: MessageIdText = field(name="id")
+    attempt: AttemptNumber
+    data: Annotated[bytes, Meta(max_length=MAX_OUTPUT_BYTES, description="base64")]
+
+    def answer(self, route: Route, result: int) -> OutputAppended:
+        return OutputAppended(id=self.item_id, attempt=self.attempt, size=result)
+
+
+class ReadOutput(Operation[OutputPart], frozen=True, kw_only=True):
+    """Return what an attempt has printed so far, from a byte on; nothing if there is no more."""
+
+    routes = (Route("GET", _OUTPUT, "What an attempt has printed so far"),)
+
+    item_id: MessageIdText = field(name="id")
+    attempt: AttemptNumber
+    start: Annotated[int, Meta(ge=0, le=MAX_OUTPUT_BYTES, description="the byte to begin at")] = 0
+    max_bytes: Annotated[int, Meta(ge=1, le=MAX_OUTPUT_BYTES)] = 1 << 20

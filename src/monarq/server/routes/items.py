@@ -1,4 +1,4 @@
-"""Items of work queues: listing, describing, cancelling and retrying them."""
+"""Items of work queues: listing, describing, cancelling and retrying them; their output."""
 
 from __future__ import annotations
 

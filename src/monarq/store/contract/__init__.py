@@ -34,7 +34,7 @@ from monarq.store.contract.figures import Figures
 from monarq.store.contract.groups import KeepingGroups
 from monarq.store.contract.inspecting import Inspecting
 from monarq.store.contract.queues import KeepingQueues
-from monarq.store.contract.records import KeepingRecords
+from monarq.store.contract.settings import KeepingSettings
 from monarq.store.contract.watching import Watching
 from monarq.store.rekeying import RekeyStep
 
@@ -51,7 +51,7 @@ class Store(
     KeepingDeadLetters,
     Inspecting,
     Figures,
-    KeepingRecords,
+    KeepingSettings,
     Exporting,
     Watching,
     StoreCalls,

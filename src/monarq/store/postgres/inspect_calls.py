@@ -8,19 +8,18 @@ from monarq.model import (
     Delivery,
     LoggedAttempt,
     MetricPoint,
-    OutputPart,
     Page,
     StoredMessage,
     Trace,
 )
 from monarq.store.contract.dead_letters import KeepingDeadLetters
 from monarq.store.contract.inspecting import Inspecting
-from monarq.store.contract.records import KeepingRecords
-from monarq.store.postgres import dead_letters, inspection, items, logs, records
+from monarq.store.contract.settings import KeepingSettings
+from monarq.store.postgres import dead_letters, inspection, items, logs
 from monarq.store.postgres.calls import Calls
 
 
-class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
+class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingSettings):
     # --- dead letters --------------------------------------------------------------------
 
     async def list_dead_letters(
@@ -142,28 +141,6 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingRecords):
         after: str | None = None,
     ) -> Page[MetricPoint]:
         return await logs.metrics(self._database, queue, since, until, limit, after)
-
-    # --- output of attempts -----------------------------------------------------
-
-    async def append_output(
-        self, item_id: str, attempt: int, data: bytes, *, commands: bool = True
-    ) -> int:
-        return await records.append_output(
-            self._database,
-            self._catalog,
-            self._cipher,
-            item_id,
-            attempt,
-            data,
-            commands=commands,
-        )
-
-    async def read_output(
-        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
-    ) -> OutputPart:
-        return await records.read_output(
-            self._database, self._cipher, item_id, attempt, start, max_bytes
-        )
 
     async def get_settings(self) -> dict[str, str]:
         return await logs.get_settings(self._database)

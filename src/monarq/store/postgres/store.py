@@ -28,6 +28,7 @@ from monarq.store.postgres import (
     acks,
     groups,
     items,
+    outputs,
     push,
     renewals,
     transactions,
@@ -158,6 +159,6 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
 
 
 #: Modules whose import registers handlers.
-HANDLER_MODULES = (groups, items)
+HANDLER_MODULES = (groups, items, outputs)
 
 check("the PostgreSQL store", queries.handles, handles, wanted=STORE_OPERATIONS)

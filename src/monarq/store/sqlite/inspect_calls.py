@@ -11,14 +11,13 @@ from monarq.model import (
     LifecycleReport,
     LoggedAttempt,
     MetricPoint,
-    OutputPart,
     Page,
     StoredMessage,
     Trace,
 )
 from monarq.store import rekeying
 from monarq.store.rekeying import RekeyStep
-from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages, records
+from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages
 from monarq.store.sqlite import rekeying as sqlite_rekeying
 from monarq.store.sqlite.calls import Calls
 
@@ -149,24 +148,6 @@ class InspectCalls(Calls):
     ) -> Page[MetricPoint]:
         return await self._read(
             lambda session: logs.metrics(session, queue, since, until, limit, after)
-        )
-
-    # --- output of attempts -----------------------------------------------------
-
-    async def append_output(
-        self, item_id: str, attempt: int, data: bytes, *, commands: bool = True
-    ) -> int:
-        return await self._write(
-            lambda session: records.append_output(
-                session, item_id, attempt, data, commands=commands
-            )
-        )
-
-    async def read_output(
-        self, item_id: str, attempt: int, *, start: int = 0, max_bytes: int = 1 << 20
-    ) -> OutputPart:
-        return await self._read(
-            lambda session: records.read_output(session, item_id, attempt, start, max_bytes)
         )
 
     async def rekey_step(self, *, limit: int = 100, after: str | None = None) -> RekeyStep:

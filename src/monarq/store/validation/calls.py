@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from monarq.errors import InvalidRequestError
 from monarq.model import (
-    MAX_OUTPUT_BYTES,
     DeadLetterFilter,
     ItemState,
     QueueKind,
@@ -41,8 +40,6 @@ from monarq.store.validation.fields import (
 from monarq.store.validation.options import check_options
 from monarq.store.validation.requests import (
     check_dead_letter_filter,
-    check_item_id,
-    check_output,
     check_start,
     check_trace,
 )
@@ -163,13 +160,11 @@ _PARTITION_ID = _int("partitionId", 1, _MOST)
 _TRANSACTION_ID = _name("transactionId")
 _FILTER = _request(DeadLetterFilter, check_dead_letter_filter)
 _SEEK = _request(Seek, validated)
-_ITEM = {"item_id": check_item_id}
 _STATE = _optional(_choice("state", ItemState))
 _QUEUE_OR_ALL = {"queue": _optional(_QUEUE)}
 _LABELS = {"namespace": _optional(_label("namespace")), "task": _optional(_label("task"))}
 _MESSAGE = {"partition_id": _PARTITION_ID, "transaction_id": _TRANSACTION_ID}
 _RIGHTS: dict[str, Check] = {"commands": _bool("commands")}
-_ATTEMPT = {**_ITEM, "attempt": _int("attempt", 1, 2**31 - 1)}
 _PAGE: dict[str, Check] = {"limit": _limit(), "after": _optional(paging.check_token)}
 
 CHECKS: Mapping[str, Mapping[str, Check]] = {
@@ -250,13 +245,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "get_partition": {"partition_id": _PARTITION_ID},
     "group_states": {"places": _check_places},
     "metrics_before": {"at": _time("at"), **_QUEUE_OR_ALL, **_PAGE},
-    # output of attempts, records, settings
-    "append_output": {**_ATTEMPT, **_RIGHTS},
-    "read_output": {
-        **_ATTEMPT,
-        "start": _int("start", 0, 2**31 - 1),
-        "max_bytes": _int("maxBytes", 1, MAX_OUTPUT_BYTES),
-    },
+    # settings
     "set_setting": {"key": _name("key"), "value": _optional(_text("value"))},
     # exports
     "export_plan": {
@@ -335,7 +324,6 @@ def _check_trace_query(given: Mapping[str, Any]) -> None:
 TOGETHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "subscribe": _check_subscription,
     "list_traces": _check_trace_query,
-    "append_output": lambda given: check_output(given["attempt"], given["data"]),
     "export_rows": lambda given: positions.check_export_rows(
         given["table"],
         given["columns"],

@@ -165,12 +165,6 @@ def check_item_id(item_id: object) -> tuple[int, int]:
     return parsed
 
 
-def check_output(attempt: object, data: object) -> None:
-    check_int(attempt, "attempt", 1, 2**31 - 1)
-    if not isinstance(data, bytes) or len(data) > MAX_OUTPUT_BYTES:
-        raise InvalidRequestError(f"output must be at most {MAX_OUTPUT_BYTES} bytes")
-
-
 def refuse_more_output(item_id: str, attempt: int) -> InvalidRequestError:
     return InvalidRequestError(
         f"attempt {attempt} of item {item_id} has printed {MAX_OUTPUT_BYTES} bytes already"
