@@ -24,10 +24,16 @@ SOUND: dict[str, Any] = {
     "item_id": "1-1",
     "attempt": 1,
     "data": b"1",
+    "partition_id": 1,
+    "transaction_id": "t",
 }
 """A value for each required field, by name."""
 
-BESIDES: dict[str, dict[str, Any]] = {"Seek": {"seq": 1}, "Subscribe": {"start": "all"}}
+BESIDES: dict[str, dict[str, Any]] = {
+    "Seek": {"seq": 1},
+    "Subscribe": {"start": "all"},
+    "ListTraces": {"name": "n"},
+}
 """Fields that the other rules of an operation need."""
 
 FIELDS = [

@@ -12,7 +12,7 @@ import pytest
 from monarq.operations import OPERATIONS, Operation
 from monarq.operations.http import has_body, in_path, json_fields
 from monarq.operations.operation import Route
-from tests.operations.samples import sound_fields
+from tests.operations.samples import SOUND, sound_fields
 from tests.server.application import api_on
 from tests.shared_postgres import POSTGRES_NAMES
 
@@ -49,11 +49,12 @@ async def test_every_store_answers_with_the_same_status(
 def _requests(operation: type[Operation[Any]], route: Route) -> Iterator[tuple[str, bytes | None]]:
     infos = {info.encode_name: info for info in msgspec.structs.fields(operation)}
     sound = sound_fields(operation)
-    path = {name: str(sound.get(infos[name].name, "x")) for name in in_path(route)}
+    path = {name: str({**SOUND, **sound}.get(infos[name].name, "x")) for name in in_path(route)}
+    of_paths = {name for each in operation.routes for name in in_path(each)}
     given = {
         info.encode_name: sound[info.name]
         for info in infos.values()
-        if info.name in sound and info.encode_name not in path
+        if info.name in sound and info.encode_name not in of_paths
     }
     fields = [name for name in infos if name not in path]
     if has_body(operation, route):

@@ -1,6 +1,6 @@
 """A store in which callers have left texts in every place that takes one."""
 
-from monarq.model import DEFAULT_GROUP, Ack, Message, Trace
+from monarq.model import DEFAULT_GROUP, Ack, Message
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push_many, transaction
 from tests.store.scenarios import DEAD, FAILED, WORK
@@ -42,15 +42,7 @@ async def answer_in_every_way(store: Store) -> Message:
     traced, lease = await pop_one(store, "q")
     await ack(store, traced, lease, DEAD, error=ERROR)
     await store.skip("q", DEFAULT_GROUP, "Default", traced.seq + 1, ERROR)
-    await store.add_trace(
-        Trace(
-            partition_id=traced.partition_id,
-            transaction_id=traced.transaction_id,
-            event_type="note",
-            data=TRACE,
-            names=[],
-        )
-    )
+    await store.add_trace(traced.partition_id, traced.transaction_id, TRACE, event_type="note")
     await push_many(store, "w", 6)
     item, lease = await pop_one(store, "w")
     await store.append_output(item.transaction_id, 1, OUTPUT)

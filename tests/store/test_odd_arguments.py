@@ -20,7 +20,6 @@ from monarq.model import (
     PushItem,
     SeekTo,
     StartFrom,
-    Trace,
     Transaction,
 )
 from monarq.operations.groups import Seek
@@ -92,17 +91,6 @@ NAMES = {
         *(Seek(group="g", queue="q", seq=number) for number in BAD_NUMBERS),
         *(Seek(group="g", queue="q", time=time) for time in BAD_TIMES),
     ],
-    "trace": [
-        *BAD_REQUESTS,
-        *(
-            Trace(partition_id=number, transaction_id="t", event_type="e", data=b"{}", names=[])
-            for number in BAD_NUMBERS
-        ),
-        *(
-            Trace(partition_id=1, transaction_id="t", event_type="e", data=b"{}", names=names)
-            for names in (["\0"], ["\ud800"], "ab\0", 5)  # type: ignore[arg-type]
-        ),
-    ],
     "queues": [*BAD_LISTS[:-2], *([name] for name in BAD_NAMES)],
     "columns": [*BAD_LISTS, [], ["odd"], ["a\0b"], [5], [[]], ["payload", "payload"]],
     "spans": [*BAD_LISTS, [5], [(1, 2)], *([(number, 1, 1)] for number in BAD_NUMBERS)],
@@ -173,11 +161,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "delete_message": {"partition_id": 1, "transaction_id": "t", "commands": True},
     "list_deliveries": {"queue": "q", "limit": 1, "after": None},
     "list_attempts": {"queue": "w", "limit": 1, "after": None},
-    "add_trace": {
-        "trace": Trace(partition_id=1, transaction_id="t", event_type="e", data=b"{}", names=["n"])
-    },
-    "list_traces": {"partition_id": 1, "transaction_id": "t", "limit": 1, "after": None},
-    "list_trace_names": {"limit": 1, "after": None},
     "metrics": {"queue": "q", "since": 0, "until": 1, "limit": 1, "after": None},
     "stats_of": {"queues": ["q"]},
     "list_partitions": {"queue": "q", "limit": 1, "after": None},

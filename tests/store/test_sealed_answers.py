@@ -16,7 +16,6 @@ from monarq.model import (
     Push,
     PushItem,
     QueueKind,
-    Trace,
 )
 from monarq.store import Store
 from monarq.store.sealing import error_context
@@ -234,15 +233,7 @@ async def test_without_the_key_nothing_of_a_caller_is_stored_in_the_clear(
         with pytest.raises(EncryptionKeyError):
             await keyless.append_output(item.transaction_id, 1, OUTPUT)
         with pytest.raises(EncryptionKeyError):
-            await keyless.add_trace(
-                Trace(
-                    partition_id=message.partition_id,
-                    transaction_id=message.transaction_id,
-                    event_type="note",
-                    data=TRACE,
-                    names=[],
-                )
-            )
+            await keyless.add_trace(message.partition_id, message.transaction_id, TRACE)
     at_rest = await bytes_at_rest(place)
     assert not any(holds(at_rest, marker) for marker in MARKERS)
     await ack(keyless, message, message_lease, DEAD)

@@ -1,10 +1,12 @@
 """Traces of messages, and the history of the counters."""
 
+from typing import Any
+
 import pytest
 
 from monarq.clock import SECOND, ManualClock
 from monarq.errors import InvalidRequestError
-from monarq.model import Trace
+from monarq.operations.traces import AddTrace
 from monarq.store import Store
 from tests.store.calls import ack_all, pop, push, push_many
 from tests.store.scenarios import DEAD, FAILED, WORK, drain, every, let_time_work
@@ -12,8 +14,8 @@ from tests.store.scenarios import DEAD, FAILED, WORK, drain, every, let_time_wor
 MINUTE = 60 * SECOND
 
 
-def trace(n: int, *names: str, partition_id: int = 1, transaction_id: str = "t") -> Trace:
-    return Trace(
+def trace(n: int, *names: str, partition_id: int = 1, transaction_id: str = "t") -> AddTrace:
+    return AddTrace(
         partition_id=partition_id,
         transaction_id=transaction_id,
         event_type=f"event {n}",
@@ -30,25 +32,18 @@ async def test_a_trace_gets_its_id_and_time_and_comes_back_as_noted(
 ) -> None:
     answer = await push(store, "q", transaction_id="ü/t")
     clock.advance(5)
-    noted = await store.add_trace(
+    number = await store.call(
         trace(1, "a", "ü", partition_id=answer.partition_id, transaction_id="ü/t")
     )
-    assert noted.id > 0
-    assert noted.created_at == clock.now()
-    assert (noted.event_type, noted.data, sorted(noted.names)) == (
-        "event 1",
-        b'{"n":1}',
-        ["a", "ü"],
-    )
     [row] = await every(store.list_traces, partition_id=answer.partition_id, transaction_id="ü/t")
-    assert (row.id, row.created_at, row.data) == (noted.id, noted.created_at, noted.data)
-    assert sorted(row.names) == ["a", "ü"]
+    assert (row.id, row.created_at) == (number, clock.now())
+    assert (row.event_type, row.data, sorted(row.names)) == ("event 1", b'{"n":1}', ["a", "ü"])
 
 
 async def test_a_message_that_is_gone_can_still_be_traced(store: Store) -> None:
     answer = await push(store, "q")
     await store.delete_queue("q")
-    await store.add_trace(
+    await store.call(
         trace(1, partition_id=answer.partition_id, transaction_id=answer.transaction_id)
     )
     rows = await every(
@@ -64,7 +59,7 @@ async def test_traces_are_listed_by_message_or_by_name_oldest_first(
 ) -> None:
     for n in range(9):
         names = [name for name, step in (("even", 2), ("third", 3)) if n % step == 0]
-        await store.add_trace(trace(n, *names, partition_id=1 + n % 2, transaction_id=f"t{n % 3}"))
+        await store.call(trace(n, *names, partition_id=1 + n % 2, transaction_id=f"t{n % 3}"))
         clock.advance(n % 2)
 
     async def found(**filters: object) -> list[int]:
@@ -81,27 +76,52 @@ async def test_traces_are_listed_by_message_or_by_name_oldest_first(
 
 async def test_trace_names_are_listed_once_each(store: Store) -> None:
     for n in range(6):
-        await store.add_trace(trace(n, f"name {n % 3}", "always"))
-    await store.add_trace(trace(9))
+        await store.call(trace(n, f"name {n % 3}", "always"))
+    await store.call(trace(9))
     names = await every(store.list_trace_names, limit=2)
     assert names == ["always", "name 0", "name 1", "name 2"]
 
 
+async def test_traces_are_found_by_the_id_of_their_message_and_by_their_time(
+    store: Store, clock: ManualClock
+) -> None:
+    answer = await push(store, "q", transaction_id="t")
+    partition_id, own_id = answer.partition_id, f"{answer.partition_id}-{answer.seq}"
+    for n in range(3):
+        await store.call(trace(n, "name", partition_id=partition_id))
+        clock.advance(1)
+    began = clock.now() - 3 * SECOND
+
+    async def found(**filters: Any) -> list[str]:
+        rows = await every(store.list_traces, partition_id=partition_id, **filters)
+        return [row.event_type for row in rows]
+
+    assert await found(transaction_id=own_id) == ["event 0", "event 1", "event 2"]
+    assert await found(transaction_id="t", created_from=began + 1) == ["event 1", "event 2"]
+    assert await found(transaction_id="t", created_to=began + SECOND) == ["event 0", "event 1"]
+    assert await found(transaction_id=f"{partition_id}-99") == []
+
+
+async def test_trace_names_are_searched_in_any_case(store: Store) -> None:
+    await store.call(trace(1, "Order 1", "ORDERS", "other"))
+    assert await every(store.list_trace_names, search="order") == ["ORDERS", "Order 1"]
+
+
 async def test_paging_through_traces_is_stable_while_more_are_noted(store: Store) -> None:
     for n in range(4):
-        await store.add_trace(trace(n, "name"))
+        await store.call(trace(n, "name"))
     first = await store.list_traces(name="name", limit=2)
-    await store.add_trace(trace(4, "name"))
+    await store.call(trace(4, "name"))
     rest = await store.list_traces(name="name", limit=100, after=first.next)
     assert [row.event_type for row in [*first.rows, *rest.rows]] == [f"event {n}" for n in range(5)]
 
 
 async def test_traces_go_after_seven_days(store: Store, clock: ManualClock) -> None:
-    await store.add_trace(trace(1, "old"))
+    await store.call(trace(1, "old"))
     clock.advance(6 * 86_400)
     await let_time_work(store)
     assert len(await every(store.list_traces, name="old")) == 1
-    await store.add_trace(trace(2, "new"))
+    await store.call(trace(2, "new"))
     clock.advance(2 * 86_400)
     await let_time_work(store)
     assert await every(store.list_traces, name="old") == []
@@ -194,7 +214,7 @@ async def test_metrics_go_after_thirty_days(store: Store, clock: ManualClock) ->
 
 
 async def test_half_a_message_is_no_filter_for_traces(store: Store) -> None:
-    await store.add_trace(trace(1, "name"))
+    await store.call(trace(1, "name"))
     with pytest.raises(InvalidRequestError):
         await store.list_traces(partition_id=1)
     with pytest.raises(InvalidRequestError):

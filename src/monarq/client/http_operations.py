@@ -34,7 +34,7 @@ async def send(call: Call, request: Operation[R]) -> R:
     route = _route(request, given)
     path = route.path
     for name in in_path(route):
-        path = path.replace(f"{{{name}}}", quoted(given.pop(name)))
+        path = path.replace(f"{{{name}}}", quoted(str(given.pop(name))))
     in_body = has_body(type(request), route)
     raw = json_fields(type(request))
     values = {

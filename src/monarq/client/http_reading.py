@@ -11,14 +11,12 @@ from monarq.model import (
     Queue,
     QueueStats,
     StoredMessage,
-    Trace,
 )
 from monarq.times import parse_time
 from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
 from monarq.wire.push import PushedItem
 from monarq.wire.queues import PartitionRow, QueueRow
-from monarq.wire.traces import TraceRow
 
 
 def micros(text: str) -> int:
@@ -111,18 +109,6 @@ def stored_message_of(row: MessageRow) -> StoredMessage:
         producer=row.producer_sub,
         headers=_bytes(row.headers),
         groups=row.groups,
-    )
-
-
-def trace_of(row: TraceRow) -> Trace:
-    return Trace(
-        partition_id=int(row.partition_id),
-        transaction_id=row.transaction_id,
-        event_type=row.event_type,
-        data=bytes(row.data),
-        names=row.trace_names,
-        created_at=micros(row.created_at),
-        id=int(row.id),
     )
 
 

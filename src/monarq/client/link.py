@@ -27,7 +27,6 @@ from monarq.model import (
     Renew,
     Renewed,
     StoredMessage,
-    Trace,
     Transaction,
     TransactionDone,
 )
@@ -100,18 +99,6 @@ class Admin(Calls, Protocol):
     async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage: ...
 
     async def delete_message(self, partition_id: int, transaction_id: str) -> None: ...
-
-    async def add_trace(self, trace: Trace) -> Trace: ...
-
-    async def list_traces(
-        self,
-        *,
-        partition_id: int | None = None,
-        transaction_id: str | None = None,
-        name: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Trace]: ...
 
 
 class Link(abc.ABC):

@@ -14,7 +14,7 @@ from monarq.client.link import Link
 from monarq.client.payloads import PayloadType, as_json
 from monarq.client.times import Moment, to_datetime, to_micros
 from monarq.errors import AlreadyAckedError, LeaseError, LeaseUnknownError, MonarqError
-from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Pop, Popped, Renew, Trace
+from monarq.model import DEFAULT_GROUP, Ack, Acked, AckStatus, Message, Pop, Popped, Renew
 from monarq.store.contract import Outcome
 
 T = TypeVar("T")
@@ -140,13 +140,11 @@ class Received(Generic[T]):
     async def trace(self, event: str, data: Any = None, *, names: Sequence[str] = ()) -> None:
         """Note something about this message, to be found by it and by each of `names`."""
         await self._link.admin.add_trace(
-            Trace(
-                partition_id=self.partition_id,
-                transaction_id=self.transaction_id,
-                event_type=event,
-                data=as_json(data, "the data of a trace"),
-                names=names,  # type: ignore[arg-type] # checked by the call
-            )
+            self.partition_id,
+            self.transaction_id,
+            as_json(data, "the data of a trace"),
+            event_type=event,
+            names=names,  # type: ignore[arg-type] # checked by the call
         )
 
     def to_ack(

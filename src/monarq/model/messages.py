@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
 
-from monarq.ids import message_id
+from msgspec import Meta, Raw, Struct, field
+
+from monarq.ids import NumberText, message_id
+from monarq.times import Micros
 
 
 class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
@@ -73,10 +76,16 @@ class Delivery(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Trace(Struct, frozen=True, rename="camel", kw_only=True):
-    partition_id: int
+    """A note that a consumer left about a message."""
+
+    id: NumberText
     transaction_id: str
+    partition_id: NumberText
     event_type: str
-    data: bytes
-    names: list[str] = []
-    created_at: int = 0
-    id: int = 0
+    names: list[str] = field(name="traceNames")
+    created_at: Micros
+    raw: Annotated[Raw, Meta(description="as it was sent")] = field(name="data")
+
+    @property
+    def data(self) -> bytes:
+        return bytes(self.raw)

@@ -24,6 +24,7 @@ from monarq.operations.items import (
 )
 from monarq.operations.operation import Operation, Paged
 from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
+from monarq.operations.traces import AddTrace, ListTraceNames, ListTraces
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (
     ListDeadLetters,
@@ -42,6 +43,9 @@ OPERATIONS: tuple[type[Operation[Any]], ...] = (
     RetryItem,
     AppendOutput,
     ReadOutput,
+    AddTrace,
+    ListTraceNames,
+    ListTraces,
     ListRecords,
     GetRecord,
     PutRecord,

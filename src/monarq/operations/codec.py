@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from monarq.errors import InvalidRequestError
 from monarq.ids import NumberText
@@ -32,6 +32,17 @@ Json = Annotated[
     ),
 ]
 """A JSON text as bytes: raw in a body, not base64."""
+
+
+def check_json(value: bytes, field: str) -> None:
+    """Raise `InvalidRequestError` unless the bytes are JSON."""
+    try:
+        msgspec.json.decode(value, type=Raw)
+    except msgspec.DecodeError:
+        raise InvalidRequestError(f"{field} must be JSON, given as bytes") from None
+    except RecursionError:
+        raise InvalidRequestError(f"{field} is nested too deeply") from None
+
 
 if TYPE_CHECKING:
     TimeArgument = int
@@ -110,6 +121,7 @@ __all__ = [
     "NumberArgument",
     "StartTime",
     "TimeArgument",
+    "check_json",
     "dec_hook",
     "decode",
     "enc_hook",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
-from monarq.errors import InvalidRequestError
 from monarq.model import Record
-from monarq.operations.codec import Json
+from monarq.operations.codec import Json, check_json
 from monarq.operations.operation import Name, Operation, Paged, Role, Route
 from monarq.wire.paging import PageAnswer
 
@@ -79,12 +77,7 @@ class PutRecord(Operation[Record], frozen=True, kw_only=True):
     """Keep an existing record unchanged and return it."""
 
     def check(self) -> None:
-        try:
-            msgspec.json.decode(self.value, type=Raw)
-        except msgspec.DecodeError:
-            raise InvalidRequestError("value must be JSON, given as bytes") from None
-        except RecursionError:
-            raise InvalidRequestError("value is nested too deeply") from None
+        check_json(self.value, "value")
 
     def needs_commands(self) -> str | None:
         return _trusted(self.kind)

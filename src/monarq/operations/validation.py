@@ -36,7 +36,7 @@ def validated(request: Op) -> Op:
 
 def _check_encodable(name: str, value: object) -> None:
     # Also for fields that are not text: `convert` would raise what `str.encode` raises.
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         for one in value:
             _check_encodable(name, one)
     elif isinstance(value, str) and not value.isascii():

@@ -29,7 +29,7 @@ import msgspec
 from monarq.crypto import SEALS, Cipher, has_seal, is_sealed_text, open_value
 from monarq.errors import EncryptionKeyError
 from monarq.ids import parse_message_id
-from monarq.model import ERROR_KEY_LENGTH, DeadLetterError, Trace
+from monarq.model import ERROR_KEY_LENGTH, DeadLetterError
 from monarq.store import segments
 
 DEAD_FROM = "monarqDeadFrom"
@@ -154,11 +154,13 @@ def stored_result(result: bytes | None, cipher: Cipher | None, queue: str) -> by
     return _needed(cipher, queue).seal(result, result_context(queue))
 
 
-def stored_trace(trace: Trace, cipher: Cipher | None) -> bytes:
-    """The data of a trace as they are stored for a message of an encrypted queue."""
+def stored_trace(
+    data: bytes, cipher: Cipher | None, partition_id: int, transaction_id: str
+) -> bytes:
+    """Return the data of a trace as they are stored for a message of an encrypted queue."""
     if cipher is None:
         raise no_key()
-    return cipher.seal(trace.data, trace_context(trace.partition_id, trace.transaction_id))
+    return cipher.seal(data, trace_context(partition_id, transaction_id))
 
 
 def open_trace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 
-from monarq.model import Delivery, LoggedAttempt, MetricPoint, Page, StoredMessage, Trace
+from monarq.model import Delivery, LoggedAttempt, MetricPoint, Page, StoredMessage
 
 
 class Inspecting(abc.ABC):
@@ -61,27 +61,6 @@ class Inspecting(abc.ABC):
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[LoggedAttempt]:
         """The finished attempts of work queues, by the order in which they ended."""
-
-    @abc.abstractmethod
-    async def add_trace(self, trace: Trace) -> Trace:
-        """Note something about a message; it need not exist any more."""
-
-    @abc.abstractmethod
-    async def list_traces(
-        self,
-        *,
-        partition_id: int | None = None,
-        transaction_id: str | None = None,
-        name: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Trace]:
-        """Of one message, or under one name; oldest first."""
-
-    @abc.abstractmethod
-    async def list_trace_names(
-        self, *, limit: int = 100, after: str | None = None
-    ) -> Page[str]: ...
 
     @abc.abstractmethod
     async def metrics(

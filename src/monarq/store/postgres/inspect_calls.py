@@ -10,7 +10,6 @@ from monarq.model import (
     MetricPoint,
     Page,
     StoredMessage,
-    Trace,
 )
 from monarq.store.contract.dead_letters import KeepingDeadLetters
 from monarq.store.contract.inspecting import Inspecting
@@ -111,25 +110,6 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingSettings):
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[LoggedAttempt]:
         return await items.list_attempts(self._database, self._cipher, queue, limit, after)
-
-    async def add_trace(self, trace: Trace) -> Trace:
-        return await logs.add_trace(self._database, self._cipher, trace)
-
-    async def list_traces(
-        self,
-        *,
-        partition_id: int | None = None,
-        transaction_id: str | None = None,
-        name: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Trace]:
-        return await logs.list_traces(
-            self._database, self._cipher, partition_id, transaction_id, name, limit, after
-        )
-
-    async def list_trace_names(self, *, limit: int = 100, after: str | None = None) -> Page[str]:
-        return await logs.list_trace_names(self._database, limit, after)
 
     async def metrics(
         self,

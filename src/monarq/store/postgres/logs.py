@@ -1,13 +1,11 @@
-"""What is written down along the way: deliveries, traces, metrics, settings."""
+"""What is written down along the way: deliveries, metrics, settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import structs
-
 from monarq.crypto import Cipher
-from monarq.model import Delivery, MetricPoint, Page, Trace
+from monarq.model import Delivery, MetricPoint, Page
 from monarq.store import paging, sealing
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.queues import get_queue
@@ -24,10 +22,6 @@ _DELIVERIES = f"""
     {DELIVERY_COLUMNS}
     where d.id > $1 and ($2::text is null or q.name = $2)
     order by d.id limit $3
-"""
-_IS_ENCRYPTED = """
-    select q.encryption_enabled from monarq.partitions p
-    join monarq.queues q on q.id = p.queue_id where p.id = $1
 """
 
 
@@ -62,86 +56,6 @@ def delivery_from(row: Any, cipher: Cipher | None) -> Delivery:
         expired=row["expired"],
         error=sealing.open_error(row["error"], cipher, row["queue"]),
     )
-
-
-async def add_trace(database: Database, cipher: Cipher | None, trace: Trace) -> Trace:
-    data = trace.data
-    if await database.fetchval(_IS_ENCRYPTED, trace.partition_id):
-        data = sealing.stored_trace(trace, cipher)
-    names = list(dict.fromkeys(trace.names))
-    row: Any = await database.fetchrow(
-        "with added as (insert into monarq.traces "
-        "(partition_id, transaction_id, event_type, data, names, created_at) "
-        "values ($1, $2, $3, $4, $5, monarq.time($6)) returning id, created_at), "
-        "named as (insert into monarq.trace_names (name, trace_id) "
-        "select n, added.id from added cross join unnest($5) n) select * from added",
-        trace.partition_id,
-        trace.transaction_id,
-        trace.event_type,
-        data,
-        names,
-        database.now(),
-    )
-    return structs.replace(trace, id=row["id"], created_at=row["created_at"], names=names)
-
-
-async def list_traces(
-    database: Database,
-    cipher: Cipher | None,
-    partition_id: int | None,
-    transaction_id: str | None,
-    name: str | None,
-    limit: int,
-    after: str | None,
-) -> Page[Trace]:
-    last = paging.position(after, "traces", int) or 0
-    if name is not None:
-        rows = await database.fetch(
-            "select t.* from monarq.trace_names n join monarq.traces t on t.id = n.trace_id "
-            "where n.name = $1 and n.trace_id > $2 order by n.trace_id limit $3",
-            name,
-            last,
-            limit + 1,
-        )
-    else:
-        rows = await database.fetch(
-            "select * from monarq.traces where partition_id = $1 and transaction_id = $2 "
-            "and id > $3 order by id limit $4",
-            partition_id,
-            transaction_id,
-            last,
-            limit + 1,
-        )
-    traces = [
-        Trace(
-            id=row["id"],
-            partition_id=row["partition_id"],
-            transaction_id=row["transaction_id"],
-            event_type=row["event_type"],
-            data=sealing.open_trace(
-                row["data"], cipher, row["partition_id"], row["transaction_id"]
-            ),
-            names=row["names"],
-            created_at=row["created_at"],
-        )
-        for row in rows
-    ]
-    return paging.page(traces, limit, "traces", lambda trace: trace.id)
-
-
-async def list_trace_names(database: Database, limit: int, after: str | None) -> Page[str]:
-    # A skip scan: one probe of the index a name, however many traces it has.
-    rows = await database.fetch(
-        "with recursive names (name, place) as ("
-        "(select name, 1 from monarq.trace_names where name > $1 order by name limit 1) "
-        "union all select (select t.name from monarq.trace_names t where t.name > n.name "
-        "order by t.name limit 1), n.place + 1 from names n "
-        "where n.name is not null and n.place < $2) "
-        "select name from names where name is not null",
-        paging.position(after, "trace names", str) or "",
-        limit + 1,
-    )
-    return paging.page([row["name"] for row in rows], limit, "trace names", str)
 
 
 async def metrics(

@@ -31,6 +31,7 @@ from monarq.store.postgres import (
     outputs,
     push,
     renewals,
+    traces,
     transactions,
 )
 from monarq.store.postgres import rekeying as postgres_rekeying
@@ -159,6 +160,6 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
 
 
 #: Modules whose import registers handlers.
-HANDLER_MODULES = (groups, items, outputs)
+HANDLER_MODULES = (groups, items, outputs, traces)
 
 check("the PostgreSQL store", queries.handles, handles, wanted=STORE_OPERATIONS)

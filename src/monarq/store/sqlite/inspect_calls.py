@@ -13,7 +13,6 @@ from monarq.model import (
     MetricPoint,
     Page,
     StoredMessage,
-    Trace,
 )
 from monarq.store import rekeying
 from monarq.store.rekeying import RekeyStep
@@ -115,27 +114,6 @@ class InspectCalls(Calls):
         return await self._read(
             lambda session: item_calls.list_attempts(session, queue, limit, after)
         )
-
-    async def add_trace(self, trace: Trace) -> Trace:
-        return await self._write(lambda session: logs.add_trace(session, trace))
-
-    async def list_traces(
-        self,
-        *,
-        partition_id: int | None = None,
-        transaction_id: str | None = None,
-        name: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Trace]:
-        return await self._read(
-            lambda session: logs.list_traces(
-                session, partition_id, transaction_id, name, limit, after
-            )
-        )
-
-    async def list_trace_names(self, *, limit: int = 100, after: str | None = None) -> Page[str]:
-        return await self._read(lambda session: logs.list_trace_names(session, limit, after))
 
     async def metrics(
         self,

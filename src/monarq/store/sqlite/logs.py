@@ -1,13 +1,11 @@
-"""What is noted beside the queues: the delivery log, traces, the metrics' history, settings."""
+"""What is noted beside the queues: the delivery log, the metrics' history, settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from monarq.clock import SECOND
-from monarq.model import Delivery, MetricPoint, Page, Trace
+from monarq.model import Delivery, MetricPoint, Page
 from monarq.store import paging, sealing
 from monarq.store.sqlite.session import Session
 
@@ -47,90 +45,6 @@ def _to_delivery(session: Session, row: tuple[Any, ...]) -> Delivery:
     fields = dict(zip(_DELIVERY_FIELDS, row, strict=True))
     fields["error"] = sealing.open_error(fields["error"], session.cipher, fields["queue"])
     return Delivery(**fields)
-
-
-# --- traces --------------------------------------------------------------------------------
-
-
-def add_trace(session: Session, trace: Trace) -> Trace:
-    data = trace.data
-    if _is_of_encrypted_queue(session, trace.partition_id):
-        data = sealing.stored_trace(trace, session.cipher)
-    made = session.db.execute(
-        """insert into traces (partition_id, transaction_id, event_type, names, created_at, data)
-        values (?, ?, ?, ?, ?, ?)""",
-        (trace.partition_id, trace.transaction_id, trace.event_type,
-         msgspec.msgpack.encode(trace.names), session.now, data),
-    )  # fmt: skip
-    assert made.lastrowid is not None
-    session.db.executemany(
-        "insert or ignore into trace_names (name, trace_id) values (?, ?)",
-        [(name, made.lastrowid) for name in trace.names],
-    )
-    return msgspec.structs.replace(trace, id=made.lastrowid, created_at=session.now)
-
-
-def _is_of_encrypted_queue(session: Session, partition_id: int) -> bool:
-    row = session.db.execute(
-        "select queue_id from partitions where id = ?", (partition_id,)
-    ).fetchone()
-    return row is not None and session.queue_by_id(row[0]).options.encryption_enabled
-
-
-def list_traces(
-    session: Session,
-    partition_id: int | None,
-    transaction_id: str | None,
-    name: str | None,
-    limit: int,
-    after: str | None,
-) -> Page[Trace]:
-    last = paging.position(after, "traces", int) or 0
-    terms: dict[str, Any] = {"t.id > ?": last}
-    if partition_id is not None:
-        terms["t.partition_id = ?"] = partition_id
-        terms["t.transaction_id = ?"] = transaction_id
-    source, key = "traces t", "t.id"
-    if name is not None:
-        source, key = "trace_names n cross join traces t on t.id = n.trace_id", "n.trace_id"
-        terms = {"n.name = ?": name, "n.trace_id > ?": last, **terms}
-    rows = session.db.execute(
-        f"""select t.id, t.partition_id, t.transaction_id, t.event_type, t.names, t.created_at,
-            t.data
-        from {source} where {" and ".join(terms)} order by {key} limit ?""",
-        (*terms.values(), limit + 1),
-    )
-    return paging.page(
-        [_to_trace(session, row) for row in rows], limit, "traces", lambda trace: trace.id
-    )
-
-
-def _to_trace(session: Session, row: tuple[Any, ...]) -> Trace:
-    number, partition_id, transaction_id, event_type, names, created_at, data = row
-    return Trace(
-        partition_id=partition_id,
-        transaction_id=transaction_id,
-        event_type=event_type,
-        data=sealing.open_trace(data, session.cipher, partition_id, transaction_id),
-        names=msgspec.msgpack.decode(names, type=list[str]),
-        created_at=created_at,
-        id=number,
-    )
-
-
-def list_trace_names(session: Session, limit: int, after: str | None) -> Page[str]:
-    name = paging.position(after, "trace names", str) or ""
-    names: list[str] = []
-    # One probe of the index a name: there may be many traces under each.
-    while len(names) <= limit:
-        [found] = session.db.execute(
-            "select min(name) from trace_names where name > ?", (name,)
-        ).fetchone()
-        if found is None:
-            break
-        name = found
-        names.append(found)
-    return paging.page(names, limit, "trace names", str)
 
 
 # --- metrics -------------------------------------------------------------------------------

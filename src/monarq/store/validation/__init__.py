@@ -43,7 +43,6 @@ from monarq.store.validation.requests import (
     check_pop,
     check_renew,
     check_start,
-    check_trace,
     check_transaction,
     refuse_more_output,
 )
@@ -77,7 +76,6 @@ __all__ = [
     "check_start",
     "check_text",
     "check_time",
-    "check_trace",
     "check_transaction",
     "check_work_item",
     "check_work_place",

@@ -20,7 +20,6 @@ from monarq.model import (
     DeadLetterFilter,
     ItemState,
     QueueKind,
-    Trace,
 )
 from monarq.operations.groups import Seek
 from monarq.operations.validation import validated
@@ -41,7 +40,6 @@ from monarq.store.validation.options import check_options
 from monarq.store.validation.requests import (
     check_dead_letter_filter,
     check_start,
-    check_trace,
 )
 
 T = TypeVar("T", bound=type)
@@ -225,14 +223,6 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "delete_message": {**_MESSAGE, **_RIGHTS},
     "list_deliveries": {**_QUEUE_OR_ALL, **_PAGE},
     "list_attempts": {**_QUEUE_OR_ALL, **_PAGE},
-    "add_trace": {"trace": _request(Trace, check_trace)},
-    "list_traces": {
-        "partition_id": _optional(_PARTITION_ID),
-        "transaction_id": _optional(_TRANSACTION_ID),
-        "name": _optional(_name("name")),
-        **_PAGE,
-    },
-    "list_trace_names": _PAGE,
     "metrics": {
         **_QUEUE_OR_ALL,
         "since": _optional(_time("since")),
@@ -313,17 +303,8 @@ def _check_subscription(given: Mapping[str, Any]) -> None:
         raise InvalidRequestError("a subscription needs a queue, a namespace or a task")
 
 
-def _check_trace_query(given: Mapping[str, Any]) -> None:
-    has_partition = given.get("partition_id") is not None
-    if has_partition != (given.get("transaction_id") is not None):
-        raise InvalidRequestError("transactionId and partitionId belong together")
-    if has_partition == (given.get("name") is not None):
-        raise InvalidRequestError("traces are listed by partitionId and transactionId, or by name")
-
-
 TOGETHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "subscribe": _check_subscription,
-    "list_traces": _check_trace_query,
     "export_rows": lambda given: positions.check_export_rows(
         given["table"],
         given["columns"],

@@ -9,7 +9,6 @@ from monarq.model import (
     MAX_BATCH,
     MAX_OUTPUT_BYTES,
     MAX_PARTITIONS,
-    MAX_TRACE_NAMES,
     Ack,
     AckStatus,
     DeadLetterFilter,
@@ -17,7 +16,6 @@ from monarq.model import (
     Push,
     Renew,
     StartFrom,
-    Trace,
     Transaction,
 )
 from monarq.store.validation.fields import (
@@ -26,7 +24,6 @@ from monarq.store.validation.fields import (
     check_bytes,
     check_common_name,
     check_int,
-    check_json,
     check_kind,
     check_list,
     check_name,
@@ -144,18 +141,6 @@ def check_dead_letter_filter(which: DeadLetterFilter) -> None:
         check_list(which.ids, "ids")
         for number in which.ids:
             check_int(number, "ids", 1, 2**62)
-
-
-def check_trace(trace: Trace) -> None:
-    check_int(trace.partition_id, "partitionId", 1, 2**62)
-    check_name(trace.transaction_id, "transactionId")
-    check_name(trace.event_type, "eventType")
-    check_json(trace.data, "data", 1 << 20)
-    check_list(trace.names, "traceNames")
-    if len(trace.names) > MAX_TRACE_NAMES:
-        raise InvalidRequestError(f"traceNames must be at most {MAX_TRACE_NAMES}")
-    for name in trace.names:
-        check_name(name, "traceNames")
 
 
 def check_item_id(item_id: object) -> tuple[int, int]:
