@@ -1,6 +1,7 @@
 """The description of the API: valid, complete, and the same that the server serves."""
 
 import html
+import json
 import keyword
 import re
 from typing import Any
@@ -79,6 +80,10 @@ def test_no_field_has_a_default_since_generators_take_it_for_required() -> None:
             assert "default" not in described, (name, field)
     answer = DOCUMENT["components"]["schemas"]["PushBody"]["properties"]["answer"]
     assert 'default `"each"`' in answer["description"]
+
+
+def test_patterns_end_as_those_of_json_schema_do() -> None:
+    assert r"\\Z" not in json.dumps(DOCUMENT)
 
 
 def test_a_body_is_optional_where_an_empty_one_does_something() -> None:

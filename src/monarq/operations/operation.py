@@ -30,15 +30,12 @@ from monarq.wire.paging import After, Limit, Offset
 R = TypeVar("R")
 Row = TypeVar("Row")
 
-_NO_CONTROLS = {"pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
-
 Name = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=MAX_NAME_LENGTH,
         pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z",
-        extra_json_schema=_NO_CONTROLS,
         description="1 to 255 characters, no control characters",
     ),
 ]
@@ -47,7 +44,6 @@ Label = Annotated[
     Meta(
         max_length=MAX_NAME_LENGTH,
         pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z",
-        extra_json_schema=_NO_CONTROLS,
         description="at most 255 characters, no control characters",
     ),
 ]

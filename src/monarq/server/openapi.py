@@ -75,6 +75,7 @@ class _Schemas:
         schemas, self.components = msgspec.json.schema_components(
             types, ref_template=_REF, schema_hook=schema_hook
         )
+        _write_patterns([schemas, self.components])
         self._by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
         self._kept = types
         """So that no other type gets the id of one of them."""
@@ -106,6 +107,18 @@ def _annotate(components: dict[str, Any], types: list[Any]) -> None:
 
 def _noted(schema: dict[str, Any], note: str) -> dict[str, Any]:
     return {**schema, "description": note}
+
+
+def _write_patterns(part: Any) -> None:
+    """Write the end of a text as `$` in all patterns: JSON Schema does not know `\\Z`."""
+    if isinstance(part, dict):
+        if isinstance(part.get("pattern"), str):
+            part["pattern"] = part["pattern"].replace(r"\Z", "$")
+        part = part.values()
+    elif not isinstance(part, list | tuple):
+        return
+    for one in part:
+        _write_patterns(one)
 
 
 def _name(kind: type[Struct]) -> str:
