@@ -40,7 +40,7 @@ from hypothesis import HealthCheck, settings
 from tests.postgres_server import PostgresServer, fresh_database
 from tests.shared_postgres import POSTGRES_NAMES, SharedServers, TestRun
 
-pytest_plugins = ["tests.long_first", "tests.nothing_skipped"]
+pytest_plugins = ["tests.long_first", "tests.nothing_skipped", "tests.tiers"]
 
 #: Takes what `PostgresServer` takes, and gives it started.
 NewPostgresServer = Callable[..., PostgresServer]

@@ -5,7 +5,8 @@ A test gets `queen`, a client of the broker, and `name`, which no other test use
     async def test_something(queen: Queen, name: str) -> None:
         await queen.queue(name).push({"data": 1})
 
-and so runs four times. What only one version has takes it by the mark `of_version`:
+and so runs three times: with both versions on PostgreSQL, and with the newest one on SQLite. What
+only one version has takes it by the mark `of_version`:
 
     @of_version(NEWEST)
     async def test_something_new(queen: Queen, name: str) -> None:

@@ -1,8 +1,9 @@
 """Fixtures for the tests that hold every store to the same promises.
 
-A test that takes `store` runs once on each kind of store, in memory, on a SQLite file and on
-the oldest and the newest PostgreSQL, each time on an empty one of its own. The store's time is
-`clock`, which stands still until the test moves it.
+A test that takes `store` runs once on each kind of store, on a SQLite file and on the oldest and
+the newest PostgreSQL, each time on an empty one of its own; on the oldest with the first values of
+its other parameters alone. The modules in `IN_MEMORY` also run on SQLite in memory. The store's
+time is `clock`, which stands still until the test moves it.
 
 A test that also takes `open_another` (a second store object on the same data, as another
 process would open it, or the same one after a restart) runs on all but the memory store. One
@@ -32,6 +33,27 @@ KEY = bytes(range(32))
 STORE_NAMES = ("memory", "sqlite", *POSTGRES_NAMES)
 DURABLE_STORE_NAMES = STORE_NAMES[1:]
 
+#: A store in memory is the SQLite store, but for one thing: it has a single connection, which reads
+#: too. These modules have every kind of call and every way to read.
+IN_MEMORY = frozenset(
+    f"tests.store.{name}"
+    for name in (
+        "test_ack",
+        "test_dead_letters",
+        "test_export",
+        "test_inspect",
+        "test_lifecycle",
+        "test_message_list",
+        "test_pop",
+        "test_push",
+        "test_records",
+        "test_rekey",
+        "test_transactions",
+        "test_watching",
+        "test_work_items",
+    )
+)
+
 
 @dataclass(frozen=True)
 class Place:
@@ -59,7 +81,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = any(marker.args[0] == "place" for marker in markers)
     if "place" in metafunc.fixturenames and not chosen:
         twice = "open_another" in metafunc.fixturenames
-        names = DURABLE_STORE_NAMES if twice else STORE_NAMES
+        in_memory = not twice and metafunc.module.__name__ in IN_MEMORY
+        names = STORE_NAMES if in_memory else DURABLE_STORE_NAMES
         metafunc.parametrize("place", names, indirect=True)
 
 

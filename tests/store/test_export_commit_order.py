@@ -125,6 +125,7 @@ async def test_a_transaction_that_never_ends_is_an_error_and_not_a_gap(
     assert await store.log_end("deliveries")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["sqlite", *POSTGRES_NAMES], indirect=True)
 async def test_a_reader_that_follows_concurrent_writers_gets_every_row_once(
     store: Store, open_another: OpenStore

@@ -232,6 +232,7 @@ async def _step_of_items(store: Store) -> RekeyStep:
     return step
 
 
+@pytest.mark.slow
 async def test_pushes_pops_deaths_moves_and_retention_go_on_meanwhile(
     store: Store, open_another: OpenStore, clock: ManualClock
 ) -> None:
@@ -393,6 +394,7 @@ async def under_first_key(place: Place) -> int:
     return int(count)
 
 
+@pytest.mark.slow
 async def test_the_command_may_be_killed_at_any_time_and_run_again(
     store: Store, open_another: OpenStore, place: Place
 ) -> None:

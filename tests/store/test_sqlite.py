@@ -391,6 +391,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_processes_that_open_and_close_the_file_all_the_time_do_not_lock_each_other_out(
     tmp_path: Path,
 ) -> None:

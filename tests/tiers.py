@@ -1,0 +1,156 @@
+"""A pytest plugin: on which stores a test runs, and which tests the quick tier has.
+
+Every run leaves out what proves the same twice, unless it has `--every-store`:
+
+- On the oldest PostgreSQL, a test of the store that has other parameters runs with their first
+  values alone. Its SQL is that of the newest PostgreSQL, so that only syntax and plans can differ.
+- Of a test that runs with two versions of a published client, the old version runs on PostgreSQL
+  alone. Answers on SQLite and on PostgreSQL are compared with the newest.
+
+`--quick` asks every layer within a minute on two cores whether it still works. It leaves out
+
+- what `NOT_QUICK` lists, but for the paths in it that the command names,
+- tests that are marked `slow`, and tests that stop or kill a PostgreSQL of their own,
+- all values but the first of a test with parameters, other than its store,
+- the oldest PostgreSQL, and the newest one for tests that also run on SQLite. In `tests/store`,
+  where SQL is tested, they run on both,
+- either SQLite in a file or in memory where a test runs on both,
+- all but the first of a module's tests that start a broker or a command in another process.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.shared_postgres import POSTGRES_NAMES
+
+#: Below `tests`. The quick tier does not import them.
+NOT_QUICK = (
+    # Faults, a browser, published clients, Spark.
+    *("chaos", "dashboard", "interop", "spark"),
+    # Processes, terminals and signals.
+    *("cli/test_terminal.py", "cli/test_worker_*.py", "jobs/test_hung_tasks.py"),
+    "server/test_serving_*.py",
+    # Generated clients and requests.
+    *("server/test_generated_clients.py", "server/test_schemathesis.py"),
+    # Both PostgreSQL servers at the same time.
+    "store/test_odd_arguments.py",
+)
+#: Fixtures that start a process for a test.
+_PROCESSES = frozenset({"monarq", "server", "start_server"})
+_ON_POSTGRES = frozenset({*POSTGRES_NAMES, "postgres", "broker on postgres"})
+_OLDEST = frozenset(POSTGRES_NAMES[:-1])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers", "which part of Monarq's tests runs")
+    group.addoption("--quick", action="store_true", help="run the tests of every commit: a minute")
+    group.addoption(
+        "--every-store",
+        action="store_true",
+        help="run tests with all their parameters on every store that they have",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("quick"):
+        return None
+    tests = config.rootpath / "tests"
+    named = [config.invocation_params.dir / name.partition("::")[0] for name in config.args]
+    for path in (collection_path, *collection_path.parents):
+        if path.parent.is_relative_to(tests) and any(map(path.relative_to(tests).match, NOT_QUICK)):
+            return not any(
+                each.is_relative_to(collection_path) or collection_path.is_relative_to(each)
+                for each in named
+                if each.is_relative_to(path)
+            )
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept = list(items)
+    if not config.getoption("every_store"):
+        kept = _proved_once(kept)
+    if config.getoption("quick"):
+        kept = _quick(kept)
+    if left_out := set(items).difference(kept):
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = kept
+
+
+def _proved_once(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    def function_on_oldest(item: pytest.Item) -> str | None:
+        is_on_oldest = _tests_the_store(item) and _parameters(item).get("place") in _OLDEST
+        return _function(item) if is_on_oldest else None
+
+    kept = _first_of(items, function_on_oldest)
+    versions = {item: _parameters(item).get("queen_mq") for item in kept}
+    with_newest = {_function(item) for item in kept if versions[item] == "newest"}
+    return [
+        item
+        for item in kept
+        if versions[item] in (None, "newest")
+        or "sqlite" not in _values(item)
+        or _function(item) not in with_newest
+    ]
+
+
+def _quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    in_file = {_function(item) for item in items if "sqlite" in _values(item)}
+    not_only_postgres = {_function(item) for item in items if not _is_on_postgres(item)}
+
+    def is_quick(item: pytest.Item) -> bool:
+        if item.get_closest_marker("slow") or "new_postgres_server" in _fixtures(item):
+            return False
+        if _is_on_postgres(item):
+            needs_postgres = _tests_the_store(item) or _function(item) not in not_only_postgres
+            return needs_postgres and not _values(item) & _OLDEST
+        return "memory" not in _values(item) or _function(item) not in in_file
+
+    def module_with_processes(item: pytest.Item) -> Path | None:
+        return item.path if _fixtures(item) & _PROCESSES else None
+
+    kept = filter(is_quick, items)
+    kept = _first_of(kept, lambda item: (_function(item), _is_on_postgres(item)))
+    return _first_of(kept, module_with_processes)
+
+
+def _first_of(
+    items: Iterable[pytest.Item], key: Callable[[pytest.Item], Hashable | None]
+) -> list[pytest.Item]:
+    """Keep the first of the items with the same key, and all that have none."""
+    seen: set[Hashable] = set()
+    kept: list[pytest.Item] = []
+    for item in items:
+        found = key(item)
+        if found is None or found not in seen:
+            kept.append(item)
+        seen.add(found)
+    return kept
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _tests_the_store(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(item.config.rootpath / "tests" / "store")
+
+
+def _is_on_postgres(item: pytest.Item) -> bool:
+    return bool(_values(item) & _ON_POSTGRES)
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    callspec = getattr(item, "callspec", None)
+    return dict(callspec.params) if callspec else {}
+
+
+def _values(item: pytest.Item) -> set[str]:
+    return {value for value in _parameters(item).values() if isinstance(value, str)}
