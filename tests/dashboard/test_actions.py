@@ -18,7 +18,11 @@ from tests.dashboard.seeding import (
     wait_until,
 )
 
-pytestmark = pytest.mark.slow
+# The page is the same on every store, and tests of the server do on both what it does.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize("seeded", ["sqlite"], indirect=True),
+]
 
 
 def queue_of(api: Caller, name: str) -> Any:

@@ -11,7 +11,11 @@ from tests.dashboard.browsing import Board, boarding
 from tests.dashboard.seeding import Caller, calling
 from tests.server.serving import ServerProcess
 
-pytestmark = pytest.mark.slow
+# The page is the same on every store, and tests of the server send such names to both.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize("seeded", ["sqlite"], indirect=True),
+]
 
 SCRIPT = "<script>window.owned=1</script>"
 HANDLER = '"><img src=x onerror="window.owned=1">'

@@ -14,6 +14,7 @@ from tests.spark.driver_process import WAIT_SECONDS, Driver, driving
 from tests.spark.seeding import fill, messages_of
 
 EACH_ROUND = 160
+ROUNDS = 6
 
 
 def streaming(master: str, url: str, directory: Path) -> AbstractContextManager[Driver]:
@@ -56,12 +57,12 @@ def assert_every_message_is_there_once(store_url: str, note: str = "") -> None:
 
 
 @pytest.mark.slow
-def test_a_driver_killed_at_ten_random_points_loses_nothing_and_doubles_nothing(
+def test_a_driver_killed_at_random_points_loses_nothing_and_doubles_nothing(
     broker: ServerProcess, store_url: str, tmp_path: Path
 ) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)
-    for round_number in range(10):
+    for round_number in range(ROUNDS):
         fill(store_url, orders(round_number * EACH_ROUND, EACH_ROUND))
         with streaming("local[2]", broker.url, tmp_path) as driver:
             driver.wait_until_started()
@@ -71,7 +72,7 @@ def test_a_driver_killed_at_ten_random_points_loses_nothing_and_doubles_nothing(
             driver.wait_until(lambda goal=goal: written(broker) >= goal)  # type: ignore[misc]
             driver.kill()
     drive_to_the_end("local[2]", broker.url, tmp_path)
-    assert len(messages_of(store_url, "orders")) == 10 * EACH_ROUND
+    assert len(messages_of(store_url, "orders")) == ROUNDS * EACH_ROUND
     assert_every_message_is_there_once(store_url, f"seed {seed}")
 
 
