@@ -24,6 +24,10 @@ class NumberText(int):
     """An id that is a number in Python and text in JSON, where large numbers lose digits."""
 
 
+class NumberOrText(NumberText):
+    """A `NumberText` that requests may also give as a number."""
+
+
 MessageIdText = Annotated[
     str,
     Meta(

@@ -136,12 +136,21 @@ class Broker:
             fail(call, StoreUnavailableError(str(parts.availability.error)))
         elif wait_seconds <= 0:
             if parts.maintenance.pop:
-                call.set_result(Popped(messages=[]))
+                self._find_nothing(call)
             else:
                 parts.pops.add(call)
         else:
             self._wait(call, wait_seconds)
         return call
+
+    def _find_nothing(self, call: PopCall) -> None:
+        """Answer a pop during maintenance; a malformed one is refused as ever."""
+        try:
+            check_pop(call.request)
+        except MonarqError as error:
+            fail(call, error)
+        else:
+            call.set_result(Popped(messages=[]))
 
     def submit_ack_and_pop(
         self, acks: Sequence[Ack], pop: Pop

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Raw
 
 from monarq.errors import InvalidRequestError
-from monarq.ids import NumberText
+from monarq.ids import NumberOrText, NumberText
 from monarq.model.limits import MAX_RECORD_BYTES
 from monarq.times import MAX_TIME, Micros, StartTime, iso, parse_utc
 
@@ -81,6 +81,15 @@ def dec_hook(kind: type, value: Any) -> Any:
     return kind(value)
 
 
+def wire_hook(kind: type, value: Any) -> Any:
+    """Decode a field that came as JSON, where times and ids are text."""
+    if isinstance(value, int) and issubclass(kind, Micros):
+        raise ValueError("must be a time in ISO 8601, such as 2026-01-31T12:00:00Z")
+    if isinstance(value, int) and not issubclass(kind, NumberOrText):
+        raise ValueError("must be a number, as text")
+    return dec_hook(kind, value)
+
+
 def _number(value: object) -> int:
     """Return a number from 1 to 10^18 - 1, given as text or as a number."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
@@ -93,11 +102,13 @@ def _number(value: object) -> int:
 
 def schema_hook(kind: type) -> dict[str, Any]:
     if issubclass(kind, NumberText):
-        return {
+        text = {
             "type": "string",
             "pattern": "^[1-9][0-9]{0,17}$",
             "description": "a number, as text",
         }
+        number = {"type": "integer", "minimum": 1, "maximum": 10**18 - 1}
+        return {"anyOf": [text, number]} if kind is NumberOrText else text
     if not issubclass(kind, Micros):
         raise NotImplementedError
     schema: dict[str, Any] = {
@@ -112,7 +123,7 @@ encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
 def decode(content: bytes, kind: type[T]) -> T:
-    return msgspec.json.decode(content, type=kind, dec_hook=dec_hook)
+    return msgspec.json.decode(content, type=kind, dec_hook=wire_hook)
 
 
 __all__ = [
@@ -127,4 +138,5 @@ __all__ = [
     "enc_hook",
     "encode",
     "schema_hook",
+    "wire_hook",
 ]

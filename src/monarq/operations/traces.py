@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Raw, Struct, field
 
 from monarq.errors import InvalidRequestError
-from monarq.ids import NumberText
+from monarq.ids import NumberOrText, NumberText
 from monarq.model import MAX_TRACE_NAMES, Page, Trace
 from monarq.operations.codec import Json, NumberArgument, TimeArgument, check_json
 from monarq.operations.operation import Body, Name, Operation, Paged, Role, Route
@@ -20,7 +20,7 @@ Names = Annotated[list[Name], Meta(max_length=MAX_TRACE_NAMES)]
 
 class TraceBody(Body, frozen=True, kw_only=True, rename="camel"):
     transaction_id: Name
-    partition_id: NumberText
+    partition_id: NumberOrText
     data: Annotated[Raw, Meta(description="any JSON value, 1 MiB at most")]
     event_type: Name | None = None
     """`info` if it is left out."""

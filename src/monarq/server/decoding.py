@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from monarq.errors import InvalidRequestError
-from monarq.operations.codec import dec_hook
+from monarq.operations.codec import wire_hook
 from monarq.operations.explaining import explain
 from monarq.server.answers import HttpError
 from monarq.server.outlines import LARGE, holds_lists, outline_check
@@ -42,7 +42,7 @@ def body_decoder(kind: Any, outline: type[Struct] | None = None) -> Callable[[by
 
     A type with lists needs an `outline` to take large bodies.
     """
-    decode = msgspec.json.Decoder(kind, dec_hook=dec_hook).decode
+    decode = msgspec.json.Decoder(kind, dec_hook=wire_hook).decode
     check_large = _refuse_large if outline is None else outline_check(outline)
     most_unchecked = LARGE if holds_lists(kind) else sys.maxsize
 
@@ -195,7 +195,7 @@ def query_decoder(
             else:
                 values[name] = value
         try:
-            return msgspec.convert(values, kind, strict=False, dec_hook=dec_hook), tuple(found)
+            return msgspec.convert(values, kind, strict=False, dec_hook=wire_hook), tuple(found)
         except msgspec.ValidationError as error:
             raise InvalidRequestError(explain(error, kind)) from None
 
