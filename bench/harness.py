@@ -7,6 +7,7 @@ rounds' ratios. Knows nothing of what is measured.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -64,7 +65,10 @@ async def take_turns(
     sides: Sequence[Side], *, rounds: int, seconds: float | None = None, warm_up: int = 1
 ) -> Rounds:
     """Measure the sides in turns: ABC, BCA, CAB … `seconds` goes on until they have passed,
-    for at least three rounds."""
+    for at least three rounds.
+
+    Python's garbage collector runs between the sides, not within them: a full collection takes as
+    long as a third of a short side, and falls into whichever side makes one object too many."""
     result = Rounds()
     started = time.perf_counter()
     for number in _numbers(rounds, seconds, started, warm_up):
@@ -72,10 +76,19 @@ async def take_turns(
             started = time.perf_counter()
         measured: dict[str, float] = {}
         for place in range(len(sides)):
-            measured |= await sides[(place + number) % len(sides)]()
+            measured |= await _without_collector(sides[(place + number) % len(sides)])
         if number >= warm_up:
             result.add(measured)
     return result
+
+
+async def _without_collector(side: Side) -> Mapping[str, float]:
+    gc.collect()
+    gc.disable()
+    try:
+        return await side()
+    finally:
+        gc.enable()
 
 
 def _numbers(rounds: int, seconds: float | None, started: float, warm_up: int) -> Iterator[int]:
