@@ -134,11 +134,12 @@ class Histories(RandomFlow):
     def some_letters(self, data: st.DataObject) -> DeadLetterFilter:
         letter = data.draw(st.sampled_from(self.model.world.letters))
         queue = letter.queue
+        group = letter.group or None  # An item has none, and no filter is for none.
         return data.draw(
             st.sampled_from(
                 [
                     DeadLetterFilter(queue=queue),
-                    DeadLetterFilter(queue=queue, group=letter.group),
+                    DeadLetterFilter(queue=queue, group=group),
                     DeadLetterFilter(queue=queue, partition=letter.partition),
                     DeadLetterFilter(queue=queue, failed_from=letter.failed_at),
                 ]
