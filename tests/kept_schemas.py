@@ -18,7 +18,7 @@ from monarq.store import open_store
 from tests.shared_postgres import GIVEN_DSN
 
 #: Changes with every statement that makes, alters or replaces something in the schema.
-_STRUCTURE = """
+STRUCTURE = """
     with namespace as (select oid from pg_namespace where nspname = $1),
     made as (
         select 'pg_class' as kind, c.oid, c.xmin from pg_class c, namespace n
@@ -79,7 +79,7 @@ async def _make(address: str) -> _Schema:
     async with _connection(address) as connection:
         return _Schema(
             name,
-            await connection.fetchval(_STRUCTURE, name),
+            await connection.fetchval(STRUCTURE, name),
             {
                 table: await connection.fetch(f'select * from "{name}"."{table}"')
                 for (table,) in await connection.fetch(_TABLES, name)
@@ -88,7 +88,7 @@ async def _make(address: str) -> _Schema:
 
 
 async def _is_as_made(connection: asyncpg.Connection, schema: _Schema) -> bool:
-    if await connection.fetchval(_STRUCTURE, schema.name) != schema.structure:
+    if await connection.fetchval(STRUCTURE, schema.name) != schema.structure:
         return False
     return not await connection.fetchval(_HAS_GROWN, schema.name)
 

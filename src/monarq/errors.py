@@ -160,7 +160,7 @@ class ClientClosedError(StoreUnavailableError):
 
 
 class SchemaVersionError(MonarqError):
-    """The store was made by a newer Monarq than this one."""
+    """The store is of a newer Monarq, of one that is too old, or of another program."""
 
     code = "schema_version"
 

@@ -63,15 +63,19 @@ def test_the_doctor_warns_of_tokens_that_are_good_for_other_services(cli: Invoke
     assert levels(cli("doctor", "--json").json)["tokens"] == "ok"
 
 
-def test_the_doctor_finds_a_store_that_is_newer_broken_or_gone(cli: Invoke, tmp_path: Path) -> None:
-    newer, broken = tmp_path / "newer.db", tmp_path / "broken.db"
-    cli.ok("push", "q", "1", "--store", f"sqlite:///{newer}")
-    db = sqlite3.connect(newer)
-    db.execute("pragma user_version = 999")
-    db.close()
+def test_the_doctor_finds_a_store_that_is_newer_older_broken_or_gone(
+    cli: Invoke, tmp_path: Path
+) -> None:
+    newer, older, broken = (tmp_path / f"{name}.db" for name in ("newer", "older", "broken"))
+    for path, version in ((newer, 999), (older, 16)):
+        cli.ok("push", "q", "1", "--store", f"sqlite:///{path}")
+        db = sqlite3.connect(path)
+        db.execute(f"pragma user_version = {version}")
+        db.close()
     broken.write_bytes(b"this is no database" * 100)
     for address in (
         f"sqlite:///{newer}",
+        f"sqlite:///{older}",
         f"sqlite:///{broken}",
         "postgresql://nobody@127.0.0.1:1/none",
     ):
@@ -81,6 +85,7 @@ def test_the_doctor_finds_a_store_that_is_newer_broken_or_gone(cli: Invoke, tmp_
         assert bad
         assert all(each["todo"] for each in bad)
     assert "Traceback" not in cli("doctor", "--store", f"sqlite:///{broken}").err
+    assert "monarq export" in cli("doctor", "--store", f"sqlite:///{older}").out
 
 
 def test_the_doctor_finds_wrong_settings_and_a_broker_that_is_not_there(cli: Invoke) -> None:

@@ -8,7 +8,6 @@ import pytest
 from monarq.clock import ManualClock
 from monarq.store.sqlite import SqliteStore
 from tests.store.calls import ack_all, pop, push, push_many, renew
-from tests.store.earlier_schema import set_back
 
 
 @pytest.fixture
@@ -129,16 +128,3 @@ async def test_what_is_looked_at_in_vain_keeps_no_lease_from_running_out(
     await pop(store, "q", lease_seconds=5.0)
     clock.advance(5)
     assert [(await store.lifecycle(limit=2)).expired for _ in range(4)] == [0, 0, 1, 0]
-
-
-async def test_a_lease_from_before_there_were_notes_runs_out_after_the_upgrade(
-    path: Path, clock: ManualClock
-) -> None:
-    async with await open_file(path, clock) as store:
-        await push_many(store, "q", 2)
-        await pop(store, "q", lease_seconds=5.0)
-    set_back(path, 9)
-    async with await open_file(path, clock) as store:
-        assert await notes(store) == [clock.now() + 5_000_000]
-        clock.advance(5)
-        assert await expired(store) == 1

@@ -1,7 +1,6 @@
 """The mark of a command: each item that was pushed as a shell command has it until it goes, and no
 other item ever has it."""
 
-import asyncpg
 import pytest
 
 from monarq.clock import ManualClock
@@ -18,8 +17,7 @@ from monarq.model import (
 )
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, unwrap
-from tests.store.conftest import OpenStore, Place
-from tests.store.earlier_schema import set_back
+from tests.store.conftest import OpenStore
 
 RM = b'{"command":"rm -rf /"}'
 #: What a sender may try in a payload or in headers.
@@ -211,36 +209,3 @@ async def test_changed_options_leave_what_waits_as_it_is(store: Store) -> None:
     await push(store, "plain", RM)
     assert await marks(store, "jobs") == [True] * 2
     assert await marks(store, "plain") == [False] * 2
-
-
-@pytest.mark.usefixtures("queues")
-async def test_an_older_store_is_upgraded_with_marks_for_what_its_queues_checked(
-    store: Store, place: Place, open_another: OpenStore
-) -> None:
-    await enqueue(store, count=2)
-    await die(store, "jobs")
-    await push(store, "plain", RM)
-    await push(store, "ordered", RM)
-    await store.close()
-    await _undo_the_upgrade(place)
-    upgraded = await open_another()
-    await upgraded.redrive(DeadLetterFilter(queue="jobs"))
-    assert await marks(upgraded, "jobs") == [True] * 2
-    for queue in ("plain", "ordered"):
-        assert await marks(upgraded, queue) == [False]
-
-
-async def _undo_the_upgrade(place: Place) -> None:
-    if place.is_postgres:
-        connection = await asyncpg.connect(place.address)
-        try:
-            await connection.execute(
-                f"""set search_path to "{place.schema}";
-                alter table items drop column is_command;
-                delete from schema_migrations where name like '%is_command%';
-                update schema_migrations set version = 1"""
-            )
-        finally:
-            await connection.close()
-    else:
-        set_back(place.address.removeprefix("sqlite:///"), 11)

@@ -1,7 +1,6 @@
 """An ack that is repeated because nobody knows whether it got through, when the partition has been
 leased again: it was acked already if it was, and is taken over if another one may have done it."""
 
-import asyncpg
 import msgspec
 import pytest
 
@@ -10,8 +9,6 @@ from monarq.model import AckStatus, Message, Pop, SeekTo
 from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_of, code_of, pop, pop_one, push, push_many
-from tests.store.conftest import OpenStore, Place
-from tests.store.earlier_schema import set_back
 from tests.store.refusals import check_refused
 from tests.store.scenarios import let_time_work
 
@@ -191,39 +188,6 @@ async def test_each_ack_of_one_call_is_told_for_itself(store: Store) -> None:
     )
     codes = [code_of(outcome) for outcome in outcomes]
     assert codes == ["already_acked", "lease_foreign", "lease_taken_over", None, None]
-
-
-async def test_of_leases_from_before_this_was_noted_nobody_knows(
-    store: Store, open_another: OpenStore, place: Place
-) -> None:
-    await push_many(store, "q", 4)
-    before, lease = await pop_one(store, "q")
-    await store.close()
-    await undo_the_upgrade(place)
-    upgraded = await open_another()
-    await ack(upgraded, before, lease)
-    second, later = await pop_one(upgraded, "q")
-    await check_refused(upgraded, before, lease, "lease_taken_over")
-    await ack(upgraded, second, later)
-    await pop_one(upgraded, "q")
-    await check_refused(upgraded, second, later, "already_acked")
-
-
-async def undo_the_upgrade(place: Place) -> None:
-    """As it was before leases that were lost were noted."""
-    if place.is_postgres:
-        connection = await asyncpg.connect(place.address)
-        try:
-            await connection.execute(
-                f"""set search_path to "{place.schema}";
-                alter table cursors drop column lost_lease_no;
-                delete from schema_migrations where name like '0016%';
-                update schema_migrations set version = 1"""
-            )
-        finally:
-            await connection.close()
-    else:
-        set_back(place.address.removeprefix("sqlite:///"), 10)
 
 
 def _unknown(message: Message) -> Message:

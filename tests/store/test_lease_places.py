@@ -10,7 +10,6 @@ from monarq.ids import parse_lease_id, place_of
 from monarq.model import Ack
 from monarq.store.sqlite import SqliteStore
 from tests.store.calls import pop, push, push_many, unwrap
-from tests.store.earlier_schema import set_back
 
 
 @pytest.fixture
@@ -87,19 +86,3 @@ async def test_a_lease_whose_group_was_deleted_is_not_known(path: Path) -> None:
         await store.delete_group("g")
         with pytest.raises(LeaseUnknownError):
             unwrap(await store.ack([Ack(lease_id=popped.lease_id, group="g")]))
-
-
-async def test_leases_from_before_ids_had_places_are_answered_after_the_upgrade(
-    path: Path,
-) -> None:
-    async with await open_file(path) as store:
-        await push_many(store, "q", 3)
-        popped = await pop(store, "q", 2)
-        await push(store, "other")
-    set_back(path, 8)
-    number, token = parse_lease_id(popped.lease_id or "")
-    async with await open_file(path) as store:
-        answer = unwrap(await store.ack([Ack(lease_id=f"{number}-{token[:16]}")]))
-        assert (answer.count, answer.lease_released) == (2, True)
-        assert [message.seq for message in (await pop(store, "q", 5)).messages] == [3]
-        assert await leased_by_number(store) == 0

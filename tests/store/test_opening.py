@@ -84,20 +84,6 @@ async def test_a_relative_path_is_taken_from_the_working_directory(
     assert (tmp_path / "some.db").exists()
 
 
-async def test_a_file_of_a_newer_monarq_is_refused_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "new.db"
-    async with await open_store(f"sqlite:///{path}") as opened:
-        await push(opened, "q")
-    with sqlite3.connect(path) as connection:
-        connection.execute("pragma user_version = 9999")
-    connection.close()
-    with pytest.raises(SchemaVersionError, match="9999"):
-        await open_store(f"sqlite:///{path}")
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("pragma user_version").fetchone() == (9999,)
-    connection.close()
-
-
 async def test_the_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "foreign.db"
     with sqlite3.connect(path) as connection:
@@ -158,22 +144,6 @@ async def test_two_schemas_of_one_database_share_nothing(
         assert await every(two.list_queues) == []
         answer = await push(two, "q")
         assert answer.seq == 1
-
-
-async def test_a_schema_of_a_newer_monarq_is_refused(
-    postgres_database: str, clock: ManualClock
-) -> None:
-    import asyncpg
-
-    async with await open_store(postgres_database, clock=clock, schema="newer"):
-        pass
-    connection = await asyncpg.connect(postgres_database)
-    try:
-        await connection.execute("update newer.schema_migrations set version = 9999")
-        with pytest.raises(SchemaVersionError, match="9999"):
-            await open_store(postgres_database, clock=clock, schema="newer")
-    finally:
-        await connection.close()
 
 
 @pytest.mark.parametrize("schema", ["select", "tenant_1"])

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from monarq.clock import SECOND, ManualClock
-from monarq.errors import InvalidRequestError, SchemaVersionError, StoreUnavailableError
+from monarq.errors import InvalidRequestError, StoreUnavailableError
 from monarq.model import Ack, Pop, Push, Pushed, PushItem, QueueKind
 from monarq.store import Store, open_store
 from monarq.store.contract import Outcome
@@ -189,22 +189,6 @@ async def test_a_procedure_that_is_replaced_under_a_call_makes_the_store_unavail
         with pytest.raises(StoreUnavailableError, match="upgraded"):
             await call
         await other.close()
-
-
-@newest
-async def test_a_schema_of_a_newer_monarq_is_refused_and_left_alone(
-    place: object, store: Store, postgres_servers: Mapping[str, str]
-) -> None:
-    schema = place.schema  # type: ignore[attr-defined]
-    dsn = postgres_servers["postgres-newest"]
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(f"update {schema}.schema_migrations set version = 1000")
-        with pytest.raises(SchemaVersionError, match="1000"):
-            await open_store(dsn, schema=schema)
-        await store.ping()
-    finally:
-        await connection.close()
 
 
 @pytest.mark.parametrize("schema", ["Weird", "a b", 'x"; drop schema public', "", "1a", "é"])

@@ -91,18 +91,6 @@ async def test_a_damaged_file_is_a_clear_error(path: Path) -> None:
             await store.list_queues()
 
 
-async def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
-    async with await open_file(path):
-        pass
-    with sqlite3.connect(path) as other:
-        other.execute("pragma user_version = 999")
-    other.close()
-    before = read(path)
-    with pytest.raises(SchemaVersionError, match="upgrade"):
-        await open_file(path)
-    assert read(path) == before
-
-
 async def test_what_was_answered_survives_a_restart(path: Path) -> None:
     async with await open_file(path) as store:
         await push_many(store, "q", 5)

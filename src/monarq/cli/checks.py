@@ -167,7 +167,7 @@ def _set_aside(directory: Path) -> Iterator[Finding]:
 
 
 def check_schema(address: str) -> Iterator[Finding]:
-    """Of a SQLite file, before it is opened, which would bring it to this version's schema."""
+    """Check the schema of a SQLite file before it is opened, which would upgrade it."""
     path = Path(address.removeprefix("sqlite:///"))
     if not address.startswith("sqlite:///"):
         return
@@ -181,12 +181,11 @@ def check_schema(address: str) -> Iterator[Finding]:
     try:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
-            migrations.check(db)
-            [version] = db.execute("pragma user_version").fetchone()
+            version = migrations.check(db)
         finally:
             db.close()
     except MonarqError as error:
-        yield Finding("schema", Level.PROBLEM, str(error), "use a newer Monarq, or another store")
+        yield Finding("schema", Level.PROBLEM, str(error), "do that, or use another store")
     except sqlite3.Error as error:
         todo = "restore it from a backup, or name another one with --store"
         yield Finding("schema", Level.PROBLEM, f"{path} cannot be read: {error}", todo)

@@ -1,6 +1,14 @@
-"""Brings the database's schema up to date: numbered migrations, then the procedures.
+"""Brings a schema of a database to that of this version: numbered migrations, then the procedures.
 
-Safe from many brokers at once: whoever comes second waits, then finds nothing to do.
+The first file in `sql/migrations` makes all tables of an empty schema; the others change what the
+one before has made. A migration that was released is never changed. The table `schema_migrations`
+has the names of those that ran. Procedures are all dropped and made again whenever the version is
+another one.
+
+A schema that the first migration has not made cannot be upgraded, and one with a higher version is
+of a newer Monarq. Both are refused before anything is written. Everything runs in one transaction,
+under a lock: a crash or an error leaves the schema as it was, and of several brokers that open it
+at once, one does the work and the others wait, and then find nothing to do.
 """
 
 from __future__ import annotations
@@ -9,9 +17,9 @@ from importlib.resources import files
 
 from asyncpg.pool import PoolConnectionProxy
 
-from monarq.errors import SchemaVersionError
+from monarq.store.schema_versions import newer, older
 
-VERSION, DIGEST = 61, "285461f56d503a0e"
+VERSION, DIGEST = 62, "f563d68d150609ea"
 """The schema's version and the digest of the files below `sql`. A store with a higher version is
 refused. `./dev schema` writes this line after a change of the files."""
 
@@ -32,13 +40,12 @@ async def migrate(connection: PoolConnectionProxy, schema: str) -> None:
     async with connection.transaction():
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
         installed = await _installed(connection, schema)
-        if installed > VERSION:
-            raise SchemaVersionError(
-                f"schema {schema!r} has version {installed}, and this Monarq knows {VERSION}: "
-                "upgrade Monarq"
-            )
         if installed == VERSION:
             return
+        if installed > VERSION:
+            raise newer(f"the store in schema {schema!r}", installed, VERSION)
+        if installed and min(_scripts("migrations")) not in await _done(connection, schema):
+            raise older(f"the store in schema {schema!r}", installed)
         await connection.execute(f'create schema if not exists "{schema}"')
         await connection.execute(
             f'create table if not exists "{schema}".schema_migrations '
@@ -54,9 +61,14 @@ async def _installed(connection: PoolConnectionProxy, schema: str) -> int:
     return int(await connection.fetchval(f"select coalesce(max(version), 0) from {table}"))
 
 
+async def _done(connection: PoolConnectionProxy, schema: str) -> set[str]:
+    rows = await connection.fetch(f'select name from "{schema}".schema_migrations')
+    return {row["name"] for row in rows}
+
+
 async def _apply(connection: PoolConnectionProxy, schema: str) -> None:
     table = f'"{schema}".schema_migrations'
-    done = {row["name"] for row in await connection.fetch(f"select name from {table}")}
+    done = await _done(connection, schema)
     for script in sorted(_scripts("migrations")):
         if script not in done:
             await connection.execute(render(_read("migrations", script), schema))
