@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from monarq.clock import MILLISECOND
 from monarq.errors import (
     AlreadyAckedError,
     LeaseExpiredError,
@@ -14,6 +13,7 @@ from monarq.errors import (
 )
 from monarq.ids import parse_lease_id
 from monarq.model import Ack, Acked, AckStatus
+from monarq.model.retries import retry_delay
 from tests.store.reference_ordered import UNSAID, OrderedRules
 from tests.store.reference_state import CursorState, KeptMessage, Lease, Partition, QueueState
 
@@ -88,7 +88,8 @@ class AckRules(OrderedRules):
             case AckStatus.FAILED | AckStatus.RETRY:
                 if self.count_delivery(queue, partition, cursor, message, error):
                     return True
-                retry_at = self.now + queue.options.retry_delay * MILLISECOND
+                attempts = cursor.deliveries[message.seq]
+                retry_at = self.now + retry_delay(attempts, delay=queue.options.retry_delay)
                 if request.retry_at is not None:
                     retry_at = request.retry_at
                 cursor.retry_at[message.seq] = retry_at

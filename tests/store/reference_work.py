@@ -16,6 +16,7 @@ from monarq.model import (
     Pop,
     Popped,
 )
+from monarq.model.retries import retry_delay
 from tests.store.reference_acks import AckRules
 from tests.store.reference_core import AT_ONCE, LifecyclePace
 from tests.store.reference_ordered import EXPIRED, TOO_OLD, UNSAID
@@ -238,8 +239,8 @@ class WorkRules(AckRules):
             self.kill(queue, item, error)
             return True
         if request.status is AckStatus.FAILED:
-            backoff = min(item.backoff_base**item.attempts, item.backoff_cap)
-            self.schedule(item, request.retry_at or self.now + micros(backoff))
+            delay = retry_delay(item.attempts, base=item.backoff_base, cap=item.backoff_cap)
+            self.schedule(item, request.retry_at or self.now + delay)
         else:
             self.send_to_the_tail(queue, item)
             self.schedule(item, request.retry_at or self.now)

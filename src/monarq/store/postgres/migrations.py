@@ -19,7 +19,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.store.schema_versions import newer, older
 
-VERSION, DIGEST = 62, "f563d68d150609ea"
+VERSION, DIGEST = 63, "2b0dfafeec091fb0"
 """The schema's version and the digest of the files below `sql`. A store with a higher version is
 refused. `./dev schema` writes this line after a change of the files."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from monarq.clock import MILLISECOND
 from monarq.ids import lease_id, place_of
 from monarq.model import Ack, AckStatus
+from monarq.model.retries import retry_delay
 from monarq.store.sqlite.deaths import Death, last_words
 from monarq.store.sqlite.delivery_log import DeliveryLog, write_log
 
@@ -321,7 +321,8 @@ class Cursor:
         mark.answered = self.lease_no
         mark.retry_at = request.retry_at
         if mark.retry_at is None:
-            mark.retry_at = session.now + self.queue.options.retry_delay * MILLISECOND
+            delay = self.queue.options.retry_delay
+            mark.retry_at = session.now + retry_delay(mark.attempts, delay=delay)
         return False
 
     def complete_run(self, session: Session, to: int) -> None:

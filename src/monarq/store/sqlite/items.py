@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from monarq.clock import SECOND, micros
 from monarq.ids import lease_id, message_id, parse_message_id
 from monarq.model import DEFAULT_PARTITION, Ack, AckStatus, AttemptOutcome, ItemState, Queue
+from monarq.model.retries import retry_delay
 from monarq.store import sealing
 from monarq.store.sqlite.cursors import ANSWERED, EXPIRED
 from monarq.store.sqlite.deaths import Remains, bury_item, last_words
@@ -19,7 +19,6 @@ from monarq.store.sqlite.session import Session
 
 LEASE_RAN_OUT = "the lease expired without an answer"
 TOO_OLD = "expired before it was done"
-_LONGEST_BACKOFF = 10 * 365 * 86_400.0
 
 _COLUMNS = (
     "id", "partition_id", "seq", "queue_id", "state", "priority", "rank", "turn", "waited",
@@ -298,22 +297,15 @@ def answer(session: Session, queue: Queue, item: WorkItem, request: Ack) -> bool
         go_to_tail(session, item)
     run_at = request.retry_at
     if run_at is None:
-        run_at = now + backoff(item) if status is AckStatus.FAILED else now
+        run_at = now + _backoff(item) if status is AckStatus.FAILED else now
     schedule(session, item, run_at)
     save(session, item, was)
     return False
 
 
-def backoff(item: WorkItem) -> int:
-    """In microseconds."""
-    longest = item.backoff_cap or _LONGEST_BACKOFF
-    try:
-        seconds = min(item.backoff_base**item.attempts, longest)
-    except OverflowError:
-        seconds = longest
-    if item.backoff_jitter:
-        seconds += seconds * item.backoff_jitter * random.random()
-    return min(micros(seconds), micros(_LONGEST_BACKOFF) + SECOND)
+def _backoff(item: WorkItem) -> int:
+    jitter = item.backoff_jitter * random.random()
+    return retry_delay(item.attempts, base=item.backoff_base, cap=item.backoff_cap, jitter=jitter)
 
 
 # --- what time does --------------------------------------------------------------------------

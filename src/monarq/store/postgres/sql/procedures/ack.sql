@@ -66,7 +66,8 @@ begin
             answered_lease_no, retry_at, error)
         values (c.partition_id, c.group_id, v_seq, v_attempts, v_status = 0 or died[i],
             c.lease_no, case when v_status in (1, 2)
-                then coalesce(a_retry_at[i], p_now + p_queue.retry_delay * 1000) end, a_error[i])
+                then coalesce(a_retry_at[i], p_now + monarq.retry_delay(
+                    v_attempts, p_queue.retry_delay, null, null, null)) end, a_error[i])
         on conflict (partition_id, group_id, seq) do update set
             attempts = excluded.attempts, acked = excluded.acked,
             answered_lease_no = excluded.answered_lease_no, retry_at = excluded.retry_at,

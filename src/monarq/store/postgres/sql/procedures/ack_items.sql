@@ -167,8 +167,8 @@ begin
             continue;
         end if;
         v_at := case a_status[n]
-            when 1 then coalesce(a_retry_at[n], v_now + monarq.backoff(
-                i.backoff_base, i.attempts, q.backoff_cap, q.backoff_jitter * a_jitter[n]))
+            when 1 then coalesce(a_retry_at[n], v_now + monarq.retry_delay(i.attempts, null,
+                i.backoff_base, q.backoff_cap, q.backoff_jitter * a_jitter[n]))
             when 2 then a_retry_at[n] end;
         v_state := case when a_status[n] = 0 then 'done' when v_at > v_now then 'scheduled'
             else 'ready' end;
@@ -194,18 +194,4 @@ begin
         end if;
     end loop;
 end
-$$;
-
--- base ^ attempts seconds, at most p_cap, and p_jitter (0 to 1) of it on top; in microseconds.
-create or replace function monarq.backoff(
-    p_base float8, p_attempts integer, p_cap float8, p_jitter float8
-) returns bigint
-    language sql immutable parallel safe
-as $$
-    -- By logarithms first: the power itself may be too large or too small for a number.
-    select round(1000000 * (1 + p_jitter) * case
-        when p_base <= 0 then 0
-        when p_attempts * ln(p_base) < -30 then 0
-        when p_cap <= 0 or p_attempts * ln(p_base) > ln(p_cap) then p_cap
-        else power(p_base, p_attempts) end)::bigint
 $$;
