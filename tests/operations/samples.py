@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from monarq.model.queue_options import QUEUE_OPTIONS
 from monarq.operations import OPERATIONS, Operation
+from monarq.operations.queues import Configure
 
 ODD: list[Any] = [
     *("", "\0", "a\nb", "\ud800", "x" * 256, "é", "{queue}", "..", "a/b", "null", "YQ==", "1-2"),
@@ -40,6 +42,9 @@ FIELDS = [
     pytest.param(operation, info.name, id=f"{operation.__name__}.{info.name}")
     for operation in OPERATIONS
     for info in msgspec.structs.fields(operation)
+] + [
+    pytest.param(Configure, f"options.{option.name}", id=f"Configure.options.{option.name}")
+    for option in QUEUE_OPTIONS
 ]
 
 
@@ -49,5 +54,10 @@ def sound_fields(operation: type[Operation[Any]]) -> dict[str, Any]:
 
 
 def odd_requests(operation: type[Operation[Any]], field: str) -> list[Operation[Any]]:
-    """Return an operation for each odd value of the field; all other fields are sound."""
-    return [operation(**{**sound_fields(operation), field: value}) for value in ODD]
+    """Return an operation for each odd value of the field; all other fields are sound.
+
+    A field such as `options.max_size` is one of the entries of a mapping.
+    """
+    name, _, entry = field.partition(".")
+    values = [{entry: value} for value in ODD] if entry else ODD
+    return [operation(**{**sound_fields(operation), name: value}) for value in values]

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from monarq.model.queue_options import QUEUE_OPTIONS
 from monarq.operations import OPERATIONS, Operation
 from monarq.operations.generate import TARGET, generated, method_name
+from monarq.operations.generate_options import FORM, PAGE, form_module, page_with_table
 from monarq.operations.handlers import Handlers, check
 from monarq.operations.http import in_path
 from monarq.operations.records import DeleteRecord, GetRecord
@@ -14,6 +16,13 @@ from monarq.server.routes import ROUTES
 
 def test_the_generated_methods_are_fresh() -> None:
     assert TARGET.read_text() == generated(), "run ./dev generate"
+
+
+def test_the_form_and_the_table_of_options_are_fresh() -> None:
+    assert FORM.read_text() == form_module(), "run ./dev generate"
+    page = PAGE.read_text()
+    assert page == page_with_table(page), "run ./dev generate"
+    assert all(f"| `{option.api_name}` |" in page for option in QUEUE_OPTIONS)
 
 
 def test_each_route_of_an_operation_is_served_once() -> None:

@@ -9,9 +9,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 import pytest
 
+from monarq.model.queue_options import QUEUE_OPTIONS
 from monarq.operations import OPERATIONS, Operation
 from monarq.operations.http import has_body, in_path, json_fields
 from monarq.operations.operation import Route
+from monarq.operations.queues import Configure
 from tests.operations.samples import SOUND, sound_fields
 from tests.server.application import api_on
 from tests.shared_postgres import POSTGRES_NAMES
@@ -67,6 +69,11 @@ def _requests(operation: type[Operation[Any]], route: Route) -> Iterator[tuple[s
         for name in fields:
             for value in JSON:
                 yield _target(route, path), _body({**encoded, name: value})
+        if operation is Configure:
+            for option in QUEUE_OPTIONS:
+                for value in JSON:
+                    options = _body({option.api_name: value})
+                    yield _target(route, path), _body({**encoded, "options": options})
         for body in (b"[]", b"1", b"{nope", b'{"odd":1}', b"\xff"):
             yield _target(route, path), body
     else:

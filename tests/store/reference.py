@@ -49,6 +49,7 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.model.queue_options import OptionChanges
 from monarq.store import validation
 from monarq.store.contract import Outcome
 from tests.store.reference_core import with_headers
@@ -216,7 +217,7 @@ class Reference(LifecycleRules):
         task: str | None,
         options: Mapping[str, Any],
     ) -> QueueState:
-        changes = validation.option_changes(options)
+        changes = OptionChanges.read(options)
         queue = self.world.queues.get(name)
         if queue is None:
             queue = self.make_queue(name, kind or QueueKind.ORDERED, namespace or "", task or "")

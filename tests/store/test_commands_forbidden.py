@@ -22,6 +22,7 @@ from monarq.model import (
     Transaction,
 )
 from monarq.operations.items import AppendOutput, CancelItem, RetryItem
+from monarq.operations.queues import Configure
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.calls import ack, ack_of, pop, pop_one, unwrap
@@ -307,7 +308,7 @@ async def test_options_of_a_queue_that_runs_commands(store: Store, queue: str) -
             store,
             queue,
             lambda options=options: nothing(
-                store.configure(queue, options=options, commands=False)
+                store.call(Configure(queue=queue, options=options), commands=False)
             ),
         )
         assert met == [expected(queue)]
@@ -337,7 +338,9 @@ async def test_clearing_pausing_and_deleting_a_queue(store: Store, queue: str) -
 async def test_a_queue_that_runs_commands_is_not_made(store: Store) -> None:
     options = {"runsCommands": True}
     with pytest.raises(ForbiddenError):
-        await store.configure("new", kind=QueueKind.WORK, options=options, commands=False)
+        await store.call(
+            Configure(queue="new", kind=QueueKind.WORK, options=options), commands=False
+        )
     assert (await store.list_queues()).rows == []
     await store.configure("new", kind=QueueKind.WORK, options=options)
-    await store.configure("plain", kind=QueueKind.WORK, commands=False)
+    await store.call(Configure(queue="plain", kind=QueueKind.WORK), commands=False)

@@ -98,16 +98,9 @@ NAMES = {
     "positions": [5, None, "q", [1], {HUGE: 1}, {1: HUGE}, {"1": 1}, {True: 1}, {1: True}],
     "data": ["text", None, 5, {}],
     "keep_seconds": [-1, NAN, INFINITE, HUGE, "1", True],
-    "options": [
-        *([], 5, "priority", {5: 1}, {"a\0b": 1}, {"odd": 1}),
-        *({"retentionSeconds": value} for value in (-1, NAN, INFINITE, HUGE, "1", True, None)),
-        *({"maxSize": value} for value in (-1, NAN, HUGE, "1", True)),
-        *({"deadQueue": name} for name in BAD_LABELS),
-    ],
 }
 #: Where the same name means something else.
 OF_ONE_CALL: dict[tuple[str, str], list[Any]] = {
-    ("configure", "kind"): BAD_CHOICES,
     ("subscribe", "start"): ["latest", -1, HUGE, True, NAN, None],
     ("set_setting", "value"): BAD_TEXTS,
     ("export_rows", "until"): ["", "1", "a\0b", "9" * 40, 5, -1],
@@ -118,14 +111,6 @@ OF_ONE_CALL: dict[tuple[str, str], list[Any]] = {
 GOOD: dict[str, dict[str, Any]] = {
     "lifecycle": {"limit": 10},
     "rekey_step": {"limit": 10, "after": None},
-    "configure": {
-        "name": "q",
-        "kind": None,
-        "namespace": "n",
-        "task": "t",
-        "options": {},
-        "commands": True,
-    },
     "get_queue": {"name": "q"},
     "list_queues": {"namespace": "n", "task": "t", "limit": 1, "after": None},
     "delete_queue": {"name": "q", "commands": True},
@@ -361,7 +346,7 @@ async def test_the_calls_of_the_hot_path_refuse_the_same_in_the_same_words(
         assert text
 
 
-_BY_NAME = {"configure", "get_queue", "delete_queue", "clear_queue", "set_paused"}
+_BY_NAME = {"get_queue", "delete_queue", "clear_queue", "set_paused"}
 
 
 def _may_be_none(call: str, argument: str) -> bool:

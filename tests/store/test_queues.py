@@ -53,8 +53,9 @@ def test_every_option_has_another_value_here() -> None:
 async def test_a_queue_is_made_with_the_defaults_and_read_back(
     store: Store, clock: ManualClock
 ) -> None:
-    made = await store.configure("q")
-    assert made == await store.get_queue("q")
+    configured = await store.configure("q")
+    made = await store.get_queue("q")
+    assert configured == made.configured()
     assert (made.name, made.kind, made.namespace, made.task) == ("q", ORDERED, "", "")
     assert (made.paused, made.created_at, made.options) == (False, clock.now(), QueueOptions())
 
@@ -93,10 +94,15 @@ async def test_labels_change_one_at_a_time_and_can_be_removed(store: Store) -> N
 
 
 async def test_the_version_counts_changes_and_the_id_stays(store: Store) -> None:
-    versions: list[Queue] = [await store.configure("q")]
-    versions.append(await store.configure("q", options={"leaseTime": 5}))
-    versions.append(await store.configure("q", namespace="ns"))
-    versions.append(await store.set_paused("q", True))
+    versions: list[Queue] = []
+    for change in (
+        lambda: store.configure("q"),
+        lambda: store.configure("q", options={"leaseTime": 5}),
+        lambda: store.configure("q", namespace="ns"),
+        lambda: store.set_paused("q", True),
+    ):
+        await change()
+        versions.append(await store.get_queue("q"))
     numbers = [queue.version for queue in versions]
     assert numbers == sorted(set(numbers))
     assert len({queue.id for queue in versions}) == 1

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from monarq.errors import MonarqError
-from monarq.model import Queue
+from monarq.model import ConfiguredQueue
 from monarq.store.contract import Store
 
 log = logging.getLogger(__name__)
@@ -23,11 +23,11 @@ class Facts:
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
-        self._known: dict[str, Queue] = {}
+        self._known: dict[str, ConfiguredQueue] = {}
         self._asking: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def get(self, queue: str) -> Queue | None:
+    def get(self, queue: str) -> ConfiguredQueue | None:
         """What is known; if that is nothing, it will be asked for."""
         found = self._known.get(queue)
         if found is None and queue not in self._asking and len(self._asking) < 100:
@@ -37,7 +37,7 @@ class Facts:
             task.add_done_callback(self._tasks.discard)
         return found
 
-    def peek(self, queue: str) -> Queue | None:
+    def peek(self, queue: str) -> ConfiguredQueue | None:
         """What is known."""
         return self._known.get(queue)
 
@@ -45,7 +45,7 @@ class Facts:
         """Somebody will want to know soon."""
         self.get(queue)
 
-    def learn(self, queue: Queue) -> None:
+    def learn(self, queue: ConfiguredQueue) -> None:
         if len(self._known) >= _MOST and queue.name not in self._known:
             del self._known[next(iter(self._known))]
         self._known[queue.name] = queue

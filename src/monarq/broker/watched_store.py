@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from monarq.errors import StoreUnavailableError
-from monarq.model import DeadLetterFilter, Queue
+from monarq.model import ConfiguredQueue, DeadLetterFilter, Queue
 from monarq.operations.calls import StoreCalls
 from monarq.operations.operation import Operation
 from monarq.store.contract import Store
@@ -25,7 +25,7 @@ class WatchedStore(StoreCalls):
         get: Callable[[], Store],
         *,
         stirred: Callable[[str | None], None],
-        learned: Callable[[Queue], None],
+        learned: Callable[[ConfiguredQueue], None],
         forgotten: Callable[[str], None],
         on_unavailable: Callable[[StoreUnavailableError], None],
     ) -> None:
@@ -35,7 +35,6 @@ class WatchedStore(StoreCalls):
         self._forgotten = forgotten
         self._on_unavailable = on_unavailable
         self._after: dict[str, Done] = {
-            "configure": self._queue_changed,
             "set_paused": self._queue_changed,
             "delete_queue": self._queue_gone,
             "clear_queue": self._about_queue,
@@ -57,6 +56,8 @@ class WatchedStore(StoreCalls):
         except StoreUnavailableError as error:
             self._on_unavailable(error)
             raise
+        if isinstance(result, ConfiguredQueue):
+            self._learned(result)
         for queue in request.wakes(result):
             self._stirred(queue)
         return result

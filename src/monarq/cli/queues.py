@@ -14,7 +14,15 @@ from monarq.cli.queue_options import with_option_flags
 from monarq.cli.terminal import shown
 from monarq.client.option_kinds import check_kind
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import DEFAULT_GROUP, Group, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.model import (
+    DEFAULT_GROUP,
+    ConfiguredQueue,
+    Group,
+    Queue,
+    QueueKind,
+    QueueOptions,
+    QueueStats,
+)
 from monarq.model.pages import all_rows
 
 if TYPE_CHECKING:
@@ -191,7 +199,7 @@ def create(
         queue = client.admin.configure(
             name, kind=kind, namespace=namespace, task=task, options=options
         )
-    caller.answer(_described(queue), f"made {queue.name}, of kind {queue.kind}")
+    caller.answer(_described(queue, False), f"made {queue.name}, of kind {queue.kind}")
 
 
 @app.command("set")
@@ -204,19 +212,21 @@ def set_options(caller: Caller, name: NameArgument, options: dict[str, Any]) -> 
             "name an option to change, such as --lease-time 60; `monarq queue set -h` lists them"
         )
     with caller.client() as client:
-        check_kind(name, find_queue(client, name).kind, options)
+        there = find_queue(client, name)
+        check_kind(name, there.kind, options)
         queue = client.admin.configure(name, options=options)
     now = msgspec.to_builtins(queue.options)
-    caller.answer(_described(queue), f"{name}: {_pairs({key: now[key] for key in options})}")
+    pairs = _pairs({key: now[key] for key in options})
+    caller.answer(_described(queue, there.paused), f"{name}: {pairs}")
 
 
-def _described(queue: Queue) -> dict[str, Any]:
+def _described(queue: ConfiguredQueue, paused: bool) -> dict[str, Any]:
     return {
         "queue": queue.name,
         "kind": str(queue.kind),
         "namespace": queue.namespace,
         "task": queue.task,
-        "state": "paused" if queue.paused else "open",
+        "state": "paused" if paused else "open",
         "options": msgspec.to_builtins(queue.options),
     }
 

@@ -23,6 +23,7 @@ from monarq.cli.feeding import Progress, numbered_lines
 from monarq.cli.queues import all_queues, find_queue
 from monarq.errors import ConflictError, InvalidRequestError, MonarqError, NotFoundError
 from monarq.model import (
+    ConfiguredQueue,
     Item,
     ItemState,
     Push,
@@ -282,7 +283,7 @@ class _Targets:
     def __init__(self, client: Client, to: str | None) -> None:
         self._client = client
         self._to = to
-        self._known: dict[str, Queue | None] = {}
+        self._known: dict[str, ConfiguredQueue | None] = {}
 
     def begin(self, line: QueueLine) -> None:
         if line.version > _VERSION:
@@ -300,7 +301,7 @@ class _Targets:
                 options=line.options,
             )
             if line.paused:
-                there = self._client.admin.set_paused(name, True)
+                self._client.admin.set_paused(name, True)
         if there.kind is not line.kind:
             raise ConflictError(
                 f"{name!r} is of kind {there.kind}, and {line.queue!r} in the file is of kind "
@@ -308,7 +309,7 @@ class _Targets:
             )
         self._known[name] = there
 
-    def _find(self, name: str) -> Queue | None:
+    def _find(self, name: str) -> ConfiguredQueue | None:
         if name not in self._known:
             try:
                 self._known[name] = self._client.admin.get_queue(name)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import msgspec
-
 from monarq.client.http_entries import HttpEntries
 from monarq.client.http_items import item_body
 from monarq.client.http_operations import quoted
@@ -22,13 +17,10 @@ from monarq.model import (
     Push,
     Pushed,
     Queue,
-    QueueKind,
-    QueueOptions,
     QueueStats,
 )
-from monarq.store.validation import check_push, option_changes
+from monarq.store.validation import check_push
 from monarq.store.validation.calls import checks_arguments
-from monarq.wire.configure import ConfigureAnswer
 from monarq.wire.push import PushedItem
 from monarq.wire.queues import (
     PartitionsAnswer,
@@ -46,26 +38,6 @@ _GROUPS = "/api/v1/consumer-groups"
 @checks_arguments
 class HttpAdmin(HttpEntries):
     # --- queues ------------------------------------------------------------------------------
-
-    async def configure(
-        self,
-        name: str,
-        *,
-        kind: QueueKind | None = None,
-        namespace: str | None = None,
-        task: str | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Queue:
-        names = {info.name: info.encode_name for info in msgspec.structs.fields(QueueOptions)}
-        body = {
-            "queue": name,
-            "kind": kind,
-            "namespace": namespace,
-            "task": task,
-            "options": {names[key]: value for key, value in option_changes(options or {}).items()},
-        }
-        await self._call("POST", "/api/v1/configure", ConfigureAnswer, body=body)
-        return await self.get_queue(name)
 
     async def get_queue(self, name: str) -> Queue:
         return queue_of(await self._queue_row(name))

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from monarq.ids import NumberText
+from monarq.model.queue_options import OptionChanges
 from monarq.operations import Operation
 from monarq.operations.codec import enc_hook
 from monarq.operations.handlers import result_type
@@ -64,4 +65,4 @@ def _on_wire(value: Any, in_body: bool) -> Any:
         return [_on_wire(one, in_body) for one in value]
     if isinstance(value, bool) and not in_body:
         return "true" if value else "false"
-    return enc_hook(value) if isinstance(value, Micros | NumberText) else value
+    return enc_hook(value) if isinstance(value, Micros | NumberText | OptionChanges) else value

@@ -7,8 +7,8 @@ The hot calls are here; everything else goes by the names of the store's contrac
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from monarq.client.own_transaction import OwnTransactions
 from monarq.errors import InvalidRequestError, MonarqError
@@ -22,7 +22,6 @@ from monarq.model import (
     Push,
     Pushed,
     Queue,
-    QueueKind,
     QueueStats,
     Renew,
     Renewed,
@@ -45,16 +44,6 @@ from monarq.store.validation import (
 
 class Admin(Calls, Protocol):
     """The calls beside the hot path; `store/contract/` says what each promises."""
-
-    async def configure(
-        self,
-        name: str,
-        *,
-        kind: QueueKind | None = None,
-        namespace: str | None = None,
-        task: str | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Queue: ...
 
     async def get_queue(self, name: str) -> Queue: ...
 

@@ -6,19 +6,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TypeVar
 
-from msgspec import structs
-
 from monarq.errors import InvalidRequestError
-from monarq.model import KIND_OF_OPTION, QueueKind, QueueOptions
+from monarq.model import QueueKind
+from monarq.model.queue_options import OPTION_BY_NAME
 
 E = TypeVar("E", bound=StrEnum)
-
-_KINDS = {
-    name: KIND_OF_OPTION[info.name]
-    for info in structs.fields(QueueOptions)
-    if info.name in KIND_OF_OPTION
-    for name in (info.name, info.encode_name)
-}
 
 
 def one_of(choices: type[E], word: object, field: str) -> E:
@@ -29,15 +21,20 @@ def one_of(choices: type[E], word: object, field: str) -> E:
     raise InvalidRequestError(f"{field} must be one of {', '.join(choices)}")
 
 
+def _kind_of(option: str) -> QueueKind | None:
+    found = OPTION_BY_NAME.get(option)
+    return None if found is None else found.kind
+
+
 def needs_kind(options: Iterable[str]) -> bool:
-    """Whether one of them means something for one kind of queue alone."""
-    return any(name in _KINDS for name in options)
+    """Return whether one of them is for one kind of queue alone."""
+    return any(_kind_of(name) is not None for name in options)
 
 
 def check_kind(queue: str, kind: QueueKind, options: Iterable[str]) -> None:
     for name in options:
-        wanted = _KINDS.get(name, kind)
-        if wanted is not kind:
+        wanted = _kind_of(name)
+        if wanted not in (None, kind):
             article = "an" if kind is QueueKind.ORDERED else "a"
             raise InvalidRequestError(
                 f"{name} is an option of {wanted} queues, and {queue!r} is {article} {kind} queue"

@@ -16,6 +16,7 @@ from monarq.errors import InvalidRequestError, MonarqError, NotFoundError
 from monarq.model import (
     DEFAULT_GROUP,
     DEFAULT_PARTITION,
+    ConfiguredQueue,
     Group,
     Page,
     PartitionStats,
@@ -275,7 +276,7 @@ class AsyncQueue(Generic[T]):
         namespace: str | None = None,
         task: str | None = None,
         **options: Any,
-    ) -> Queue:
+    ) -> ConfiguredQueue:
         """Make it, or change the options that are named (`lease_time=60, retry_limit=5`)."""
         chosen = None if kind is None else one_of(QueueKind, kind, "kind")
         if needs_kind(options):

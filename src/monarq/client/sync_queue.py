@@ -14,6 +14,7 @@ from monarq.client.sync_received import SyncBatch, SyncReceived
 from monarq.client.times import Moment
 from monarq.model import (
     DEFAULT_GROUP,
+    ConfiguredQueue,
     Group,
     Page,
     PartitionStats,
@@ -91,7 +92,7 @@ class SyncQueue(Generic[T]):
 
     # --- the queue itself, its groups and dead letters ---------------------------------------
 
-    def configure(self, **options: Any) -> Queue:
+    def configure(self, **options: Any) -> ConfiguredQueue:
         return self._portal.run(self.queue.configure(**options))
 
     def info(self) -> Queue:

@@ -9,7 +9,7 @@ from typing import Any
 
 from monarq.client.link import Link
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import QueueKind, QueueOptions
+from monarq.model import ConfiguredQueue, QueueKind, QueueOptions
 
 
 class WorkQueues:
@@ -21,12 +21,11 @@ class WorkQueues:
         """Make it with these options, if it does not exist."""
         if name in self._known:
             return
+        queue: ConfiguredQueue
         try:
             queue = await self._link.admin.get_queue(name)
         except NotFoundError:
-            queue = await self._link.admin.configure(
-                name, kind=QueueKind.WORK, options=options or {}
-            )
+            queue = await self._link.admin.configure(name, kind=QueueKind.WORK, options=options)
         if queue.kind is not QueueKind.WORK:
             raise ConflictError(f"queue {name!r} is ordered, and jobs need a work queue")
         self._known[name] = queue.options

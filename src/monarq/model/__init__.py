@@ -36,13 +36,12 @@ from monarq.model.messages import Delivery, Segment, StoredMessage, Trace
 from monarq.model.pages import Page
 from monarq.model.pops import Message, Pop, Popped, StartFrom
 from monarq.model.pushes import Push, PushColumns, Pushed, PushItem, PushStatus
+from monarq.model.queue_options import QueueKind, QueueOptions
 from monarq.model.queues import (
-    KIND_OF_OPTION,
+    ConfiguredQueue,
     PartitionRange,
     PartitionStats,
     Queue,
-    QueueKind,
-    QueueOptions,
     QueueStats,
 )
 from monarq.model.upkeep import LifecycleReport, Record
@@ -51,7 +50,6 @@ __all__ = [
     "DEFAULT_GROUP",
     "DEFAULT_PARTITION",
     "ERROR_KEY_LENGTH",
-    "KIND_OF_OPTION",
     "MAX_BATCH",
     "MAX_NAME_LENGTH",
     "MAX_OUTPUT_BYTES",
@@ -66,6 +64,7 @@ __all__ = [
     "Acked",
     "Attempt",
     "AttemptOutcome",
+    "ConfiguredQueue",
     "Cursor",
     "DeadLetter",
     "DeadLetterError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from monarq.model.queues import QueueKind
+from monarq.model.queue_options import QueueKind
 
 
 class QueueFlow(Struct, frozen=True, kw_only=True, gc=False):

@@ -23,10 +23,12 @@ from monarq.operations.items import (
     RetryItem,
 )
 from monarq.operations.operation import Operation, Paged
+from monarq.operations.queues import Configure
 from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
 from monarq.operations.traces import AddTrace, ListTraceNames, ListTraces
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (
+    Configure,
     ListDeadLetters,
     Redrive,
     PurgeDeadLetters,

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
 
+from monarq.model import ConfiguredQueue
 from monarq.model import Cursor
 from monarq.model import Group
 from monarq.model import Item
@@ -14,6 +16,7 @@ from monarq.model import ItemDetail
 from monarq.model import ItemState
 from monarq.model import OutputPart
 from monarq.model import Page
+from monarq.model import QueueKind
 from monarq.model import Record
 from monarq.model import SeekTo
 from monarq.model import StartFrom
@@ -41,6 +44,7 @@ from monarq.operations.items import Order
 from monarq.operations.items import ReadOutput
 from monarq.operations.items import RetryItem
 from monarq.operations.operation import Operation
+from monarq.operations.queues import Configure
 from monarq.operations.records import DeleteRecord
 from monarq.operations.records import GetRecord
 from monarq.operations.records import ListRecords
@@ -58,6 +62,16 @@ class StoreCalls(Protocol):
     @abstractmethod
     async def call(self, request: Operation[R]) -> R:
         """Carry out an operation."""
+
+    async def configure(self, queue: str, *, kind: QueueKind | None = None, namespace: str | None = None, task: str | None = None, options: Mapping[str, Any] | None = None) -> ConfiguredQueue:
+        """Make a queue, or change what is named; what is not keeps its value.
+
+        `options` go by their names in the API or in Python. Errors: `InvalidRequestError` (unknown
+        option, out of range, rules of dead queues), `ConflictError` (a queue of the other kind),
+        `EncryptionKeyError` (encryption without a key), `ForbiddenError` (a queue that runs commands,
+        and the caller may not work on commands).
+        """
+        return await self.call(Configure(queue=queue, kind=kind, namespace=namespace, task=task, options=options))
 
     async def list_groups(self, *, queue: str | None = None, group: str | None = None, search: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Group]:
         """List groups by queue and name, a row for each group in each queue."""
@@ -185,6 +199,16 @@ class SyncCalls(Protocol):
     @abstractmethod
     def call(self, request: Operation[R]) -> R:
         """Carry out an operation."""
+
+    def configure(self, queue: str, *, kind: QueueKind | None = None, namespace: str | None = None, task: str | None = None, options: Mapping[str, Any] | None = None) -> ConfiguredQueue:
+        """Make a queue, or change what is named; what is not keeps its value.
+
+        `options` go by their names in the API or in Python. Errors: `InvalidRequestError` (unknown
+        option, out of range, rules of dead queues), `ConflictError` (a queue of the other kind),
+        `EncryptionKeyError` (encryption without a key), `ForbiddenError` (a queue that runs commands,
+        and the caller may not work on commands).
+        """
+        return self.call(Configure(queue=queue, kind=kind, namespace=namespace, task=task, options=options))
 
     def list_dead_letters(self, *, limit: int = 100, offset: int = 0, after: str | None = None, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> DeadLetterPage:
         """List dead letters, newest first."""

@@ -8,6 +8,7 @@ must be made with `Micros(...)`: a plain int in such a field would be encoded as
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Meta, Raw
 from monarq.errors import InvalidRequestError
 from monarq.ids import NumberOrText, NumberText
 from monarq.model.limits import MAX_RECORD_BYTES
+from monarq.model.queue_options import OptionChanges
 from monarq.times import MAX_TIME, Micros, StartTime, iso, parse_utc
 
 T = TypeVar("T")
@@ -47,10 +49,12 @@ def check_json(value: bytes, field: str) -> None:
 if TYPE_CHECKING:
     TimeArgument = int
     NumberArgument = int
+    OptionsArgument = Mapping[str, Any]
 else:
     TimeArgument = Micros
     NumberArgument = NumberText
-"""Types of fields of operations for which callers pass any int; validation converts it."""
+    OptionsArgument = OptionChanges
+"""Types of fields for which callers pass any int or mapping; validation converts it."""
 
 
 def enc_hook(value: Any) -> Any:
@@ -60,10 +64,14 @@ def enc_hook(value: Any) -> Any:
         return iso(int(value))
     if isinstance(value, NumberText):
         return str(int(value))
+    if isinstance(value, OptionChanges):
+        return value.by_api_name()
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
 def dec_hook(kind: type, value: Any) -> Any:
+    if kind is OptionChanges:
+        return OptionChanges.read(value)
     if issubclass(kind, NumberText):
         return kind(_number(value))
     if not issubclass(kind, Micros):
@@ -130,6 +138,7 @@ __all__ = [
     "Json",
     "Micros",
     "NumberArgument",
+    "OptionsArgument",
     "StartTime",
     "TimeArgument",
     "check_json",

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from monarq.operations import OPERATIONS, Operation
+from monarq.operations import OPERATIONS, Operation, generate_options
 
 TARGET = Path(__file__).with_name("calls.py")
 
@@ -34,6 +34,7 @@ _PLAIN = {
     "Names": "list[str]",
     "NumberArgument": "int",
     "Offset": "int",
+    "OptionsArgument": "Mapping[str, Any]",
     "TimeArgument": "int",
 }
 """What a caller passes, for types whose constraints matter only to validation."""
@@ -49,7 +50,8 @@ _HEAD = '''\
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
 
 '''
 
@@ -70,7 +72,8 @@ def generated() -> str:
 
 def _imports(body: str) -> str:
     lines = set()
-    for name in set(re.findall(r"\b[A-Z]\w+", re.sub(r'""".*?"""', "", body, flags=re.DOTALL))):
+    named = set(re.findall(r"\b[A-Z]\w+", re.sub(r'""".*?"""', "", body, flags=re.DOTALL)))
+    for name in named.difference(re.findall(r"\w+", _HEAD)):
         for module in (*_HOMES, *(each.__module__ for each in OPERATIONS)):
             if hasattr(sys.modules[module], name):
                 lines.add(f"from {module} import {name}")
@@ -164,3 +167,4 @@ def _classes(module: ModuleType) -> dict[str, ast.ClassDef]:
 
 if __name__ == "__main__":
     TARGET.write_text(generated())
+    generate_options.write()

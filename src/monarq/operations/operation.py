@@ -87,6 +87,10 @@ class Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
         """Return the operation's fields; raise `InvalidRequestError`."""
         raise NotImplementedError
 
+    def answer(self, request: Operation[Any], route: Route, result: Any) -> Any:
+        """Return the HTTP answer, which may repeat what the operation does not know."""
+        return request.answer(route, result)
+
 
 class Operation(
     Struct, Generic[R], frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
@@ -105,6 +109,13 @@ class Operation(
 
     def needs_commands(self) -> str | None:
         """Return what of this call needs the right to run commands, or None if nothing does."""
+        return None
+
+    def needs_proof(self) -> str | None:
+        """Return what of this call needs proof of the user where nobody authenticates.
+
+        A store refuses it too, but cannot say where the proof is found.
+        """
         return None
 
     def wakes(self, result: R) -> Iterable[str | None]:

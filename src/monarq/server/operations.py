@@ -64,17 +64,22 @@ def _handler(operation: type[Operation[Any]], route: declared.Route) -> Handler:
     async def handle(service: Service, request: Request) -> Response:
         fields: dict[str, Any] = {field: request.path[name] for name, field in path_names.items()}
         given = request.body if in_body else request.query
-        if isinstance(given, declared.Body):
-            fields |= given.fields()
+        body = given if isinstance(given, declared.Body) else None
+        if body is not None:
+            fields |= body.fields()
         elif given is not None:
             fields |= {name: _plain(getattr(given, name)) for name in given.__struct_fields__}
         asked = operation(**fields)
         trusted = asked.needs_commands()
         if trusted is not None:
             request.principal.check_may_run_commands(trusted)
+        proven = asked.needs_proof()
+        if proven is not None and not request.principal.is_proven:
+            request.principal.check_may_run_commands(proven)
         may_run = request.principal.may_run_commands
         result = await service.broker.call(asked, commands=may_run)
-        return Response(route.status, encode(asked.answer(route, result)))
+        answer = asked.answer(route, result) if body is None else body.answer(asked, route, result)
+        return Response(route.status, encode(answer))
 
     return handle
 

@@ -13,14 +13,16 @@ export function optionsEditor(queue, ctx) {
   let fault = null;
 
   const typed = (key) => (key in edits ? edits[key] : detail.options[key]);
-  const problem = (key, rules) =>
-    key in edits && !rules.kind ? wrong(String(edits[key]), rules) : null;
-  const groups = () =>
+  const problem = (option) =>
+    option.name in edits && option.type !== "bool"
+      ? wrong(String(edits[option.name]), option)
+      : null;
+  const sections = () =>
     optionsOf(detail.line.kind).map(([title, all]) => [
       title,
-      all.filter(([key]) => key in detail.options),
+      all.filter((option) => option.name in detail.options),
     ]);
-  const rules = () => groups().flatMap(([, all]) => all);
+  const shown = () => sections().flatMap(([, all]) => all);
 
   const change = (key, value) => {
     edits[key] = value;
@@ -31,10 +33,14 @@ export function optionsEditor(queue, ctx) {
 
   const save = async (event) => {
     event.preventDefault();
-    if (rules().some(([key, , , one]) => problem(key, one))) return;
-    const numeric = new Map(rules().map(([key, , , one]) => [key, !one.kind]));
+    if (shown().some(problem)) return;
     const options = Object.fromEntries(
-      Object.entries(edits).map(([key, value]) => [key, numeric.get(key) ? Number(value) : value]),
+      shown()
+        .filter(({ name }) => name in edits)
+        .map(({ name, type }) => [
+          name,
+          ["int", "float"].includes(type) ? Number(edits[name]) : edits[name],
+        ]),
     );
     try {
       const answer = await post("configure", { queue, options });
@@ -47,14 +53,15 @@ export function optionsEditor(queue, ctx) {
     ctx.redraw();
   };
 
-  function field([key, label, , rule]) {
+  function field(option) {
+    const { name: key, label, type, unit } = option;
     const id = `option-${key}`;
     const value = typed(key);
-    const bad = problem(key, rule);
+    const bad = problem(option);
     const note = `${id}-note`;
     const shared = { id, "aria-describedby": note, disabled: !ctx.can("write") };
     const control =
-      rule.kind === "switch"
+      type === "bool"
         ? h("input", {
             ...shared,
             type: "checkbox",
@@ -63,19 +70,19 @@ export function optionsEditor(queue, ctx) {
           })
         : h("input.input", {
             ...shared,
-            type: rule.kind ? "text" : "number",
-            step: rule.step ?? "1",
+            type: type === "str" ? "text" : "number",
+            step: type === "float" ? "any" : "1",
             value: String(value),
             autocomplete: "off",
             "aria-invalid": bad ? "true" : null,
             oninput: (event) => change(key, event.target.value),
           });
-    const readable = rule.unit === "s" && Number(value) >= 60 ? duration(Number(value)) : null;
+    const readable = unit === "s" && Number(value) >= 60 ? duration(Number(value)) : null;
     return h(
       "div.field",
       {
         key,
-        class: [rule.kind === "switch" ? "field-switch" : "", key in edits ? "changed" : ""]
+        class: [type === "bool" ? "field-switch" : "", key in edits ? "changed" : ""]
           .join(" ")
           .trim(),
       },
@@ -84,9 +91,9 @@ export function optionsEditor(queue, ctx) {
         "div.field-control",
         null,
         control,
-        rule.unit && h("span.field-unit", null, rule.unit, readable && ` = ${readable}`),
+        unit && h("span.field-unit", null, unit, readable && ` = ${readable}`),
       ),
-      h("p.field-hint", { id: note }, rule.hint ?? ""),
+      h("p.field-hint", { id: note }, option.hint),
       bad && h("p.field-problem", { role: "alert" }, bad),
     );
   }
@@ -106,7 +113,7 @@ export function optionsEditor(queue, ctx) {
           h(
             "div.options",
             null,
-            groups().map(([title, all]) => [
+            sections().map(([title, all]) => [
               h("h3.options-group", { key: title }, title),
               all.map(field),
             ]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from monarq.server.routes import (
     ack,
     analytics,
-    configure,
     dashboard,
     dashboard_groups,
     dashboard_messages,
@@ -42,7 +41,6 @@ ROUTES: tuple[Route, ...] = (
     *ack.ROUTES,
     *transaction.ROUTES,
     *lease.ROUTES,
-    *configure.ROUTES,
     *queues.ROUTES,
     *messages.ROUTES,
     *items.ROUTES,

@@ -9,6 +9,7 @@ from monarq.model import Page, PartitionStats, Queue, QueueStats
 from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
+from monarq.server.operations import routes_of
 from monarq.server.paging import paged
 from monarq.server.parameters import path_name
 from monarq.server.queue_totals import Totals, counts_of
@@ -267,6 +268,7 @@ def _label_page(labels: dict[str, Totals], query: PageQuery) -> Page[LabelRow]:
 _QUEUES = "/api/v1/resources/queues"
 
 ROUTES = (
+    *routes_of("queues"),
     Route(
         method="GET",
         path=_QUEUES,

@@ -1,36 +1,13 @@
-"""Queues: to make, change, look at and remove them."""
+"""Queues: to look at, pause and remove them."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
-from typing import Any
 
-from monarq.model import Page, Queue, QueueKind, QueueStats
+from monarq.model import Page, Queue, QueueStats
 
 
 class KeepingQueues(abc.ABC):
-    @abc.abstractmethod
-    async def configure(
-        self,
-        name: str,
-        *,
-        kind: QueueKind | None = None,
-        namespace: str | None = None,
-        task: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        commands: bool = True,
-    ) -> Queue:
-        """Make the queue, or change what is named; what is not keeps its value.
-
-        Without `commands` the caller may not work on shell commands: a queue that runs commands is
-        neither made nor changed (`ForbiddenError`), since options decide what becomes of its items.
-
-        `options` by their Python or their camelCase names. Errors: `InvalidRequestError`
-        (unknown option, out of range, dead-queue rules), `ConflictError` (exists as another
-        kind), `EncryptionKeyError` (encryption without a key).
-        """
-
     @abc.abstractmethod
     async def get_queue(self, name: str) -> Queue:
         """The queue, or `NotFoundError`."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from monarq.model import Page, Queue, QueueKind, QueueStats, StartFrom
+from monarq.model import Page, Queue, QueueStats, StartFrom
 from monarq.store.contract.groups import KeepingGroups
 from monarq.store.contract.queues import KeepingQueues
 from monarq.store.postgres import groups, queues
@@ -14,28 +11,6 @@ from monarq.store.postgres.calls import Calls
 
 class QueueCalls(Calls, KeepingQueues, KeepingGroups):
     # --- queues --------------------------------------------------------------------------
-
-    async def configure(
-        self,
-        name: str,
-        *,
-        kind: QueueKind | None = None,
-        namespace: str | None = None,
-        task: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        commands: bool = True,
-    ) -> Queue:
-        return await queues.configure(
-            self._database,
-            self._catalog,
-            name,
-            kind=kind,
-            namespace=namespace,
-            task=task,
-            options=options,
-            has_key=self._cipher is not None,
-            commands=commands,
-        )
 
     async def get_queue(self, name: str) -> Queue:
         return await queues.get_queue(self._database, name)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec import structs
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError, NotFoundError
-from monarq.model import Page, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.model import ConfiguredQueue, Page, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.operations.queues import Configure
 from monarq.store import paging
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, Catalog, queue_from
 from monarq.store.postgres.database import Database, Work
+from monarq.store.postgres.handlers import Tools, handles
 from monarq.store.validation import (
     check_dead_queue_of_commands,
     check_mark_of_commands,
     check_may_work,
     check_partial_clear,
-    option_changes,
     wrong_kind,
 )
 
@@ -36,28 +36,18 @@ _NEXT_VERSION = "version = greatest(version + 1, monarq.time(null))"
 _STATS = "select * from monarq.queue_stats($1, $2, $3)"
 
 
-async def configure(
-    database: Database,
-    catalog: Catalog,
-    name: str,
-    *,
-    kind: QueueKind | None,
-    namespace: str | None,
-    task: str | None,
-    options: Mapping[str, Any] | None,
-    has_key: bool,
-    commands: bool,
-) -> Queue:
-    if kind is not None and not isinstance(kind, QueueKind):
-        raise InvalidRequestError(f"kind must be one of {', '.join(QueueKind)}")
-    changes = option_changes(options or {})
-    if changes.get("encryption_enabled") and not has_key:
+@handles(Configure)
+async def configure(tools: Tools, request: Configure) -> ConfiguredQueue:
+    changes = dict(request.options or {})
+    if changes.get("encryption_enabled") and tools.cipher is None:
         raise EncryptionKeyError("encryptionEnabled needs a key, and this store was given none")
-    labels = {"namespace": namespace, "task": task}
+    labels = {"namespace": request.namespace, "task": request.task}
     changes |= {label: value for label, value in labels.items() if value is not None}
-    queue = await database.atomically(lambda unit: _configure(unit, name, kind, changes, commands))
-    catalog.forget_queue(name)
-    return queue
+    queue = await tools.database.atomically(
+        lambda unit: _configure(unit, request.queue, request.kind, changes, tools.commands)
+    )
+    tools.catalog.forget_queue(request.queue)
+    return queue.configured()
 
 
 async def _configure(

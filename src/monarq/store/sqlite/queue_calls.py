@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from monarq.model import (
     POP_MAX_BYTES,
@@ -16,7 +15,6 @@ from monarq.model import (
     Push,
     Pushed,
     Queue,
-    QueueKind,
     QueueStats,
     Renew,
     Renewed,
@@ -69,23 +67,6 @@ class QueueCalls(Calls):
         )
 
     # --- queues ------------------------------------------------------------------------
-
-    async def configure(
-        self,
-        name: str,
-        *,
-        kind: QueueKind | None = None,
-        namespace: str | None = None,
-        task: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        commands: bool = True,
-    ) -> Queue:
-        changes = validation.option_changes(options or {})
-        return await self._write(
-            lambda session: queues.configure(
-                session, name, kind, namespace, task, changes, commands=commands
-            )
-        )
 
     async def get_queue(self, name: str) -> Queue:
         return await self._read(lambda session: session.queue(name))

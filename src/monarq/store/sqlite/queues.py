@@ -8,10 +8,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError
-from monarq.model import ItemState, Page, Queue, QueueKind, QueueOptions, QueueStats
+from monarq.model import (
+    ConfiguredQueue,
+    ItemState,
+    Page,
+    Queue,
+    QueueKind,
+    QueueOptions,
+    QueueStats,
+)
+from monarq.operations.queues import Configure
 from monarq.store import paging, validation
 from monarq.store.sqlite import groups, joining
 from monarq.store.sqlite.cursors import MOVED
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.queue_rows import (
     OPTION_COLUMNS,
     SELECT,
@@ -49,17 +59,13 @@ def make_queue(
     return queue
 
 
-def configure(
-    session: Session,
-    name: str,
-    kind: QueueKind | None,
-    namespace: str | None,
-    task: str | None,
-    options: Mapping[str, Any],
-    *,
-    commands: bool,
-) -> Queue:
-    """`options` are checked and by their Python names."""
+@handles(Configure)
+def configure(session: Session, request: Configure) -> ConfiguredQueue:
+    return _configure(session, request, request.options or {}).configured()
+
+
+def _configure(session: Session, request: Configure, options: Mapping[str, Any]) -> Queue:
+    name, kind = request.queue, request.kind
     queue = session.find_queue(name)
     if queue is not None and kind not in (None, queue.kind):
         raise ConflictError(f"queue {name!r} exists, and is of kind {queue.kind}, not {kind}")
@@ -67,13 +73,13 @@ def configure(
         raise EncryptionKeyError("encryptionEnabled needs a key, and this store was given none")
     if queue is None:
         chosen = replace(QueueOptions(), **options)
-        validation.check_may_work(chosen.runs_commands, name, commands)
+        validation.check_may_work(chosen.runs_commands, name, session.commands)
         kind = kind or QueueKind.ORDERED
         _check_dead_queue(session, name, kind, chosen)
         _check_sealing(session, name, chosen)
         validation.check_mark_of_commands(name, kind, None, chosen)
-        return make_queue(session, name, kind, namespace or "", task or "", chosen)
-    validation.check_may_work(queue.options.runs_commands, name, commands)
+        return make_queue(session, name, kind, request.namespace or "", request.task or "", chosen)
+    validation.check_may_work(queue.options.runs_commands, name, session.commands)
     changed = replace(queue.options, **options)
     validation.check_mark_of_commands(name, queue.kind, queue.options, changed)
     if changed.dead_queue != queue.options.dead_queue:
@@ -82,8 +88,8 @@ def configure(
     if not options.keys().isdisjoint(("delayed_processing", "window_buffer")):
         _stop_waiting(session, queue)
     labels = (
-        queue.namespace if namespace is None else namespace,
-        queue.task if task is None else task,
+        queue.namespace if request.namespace is None else request.namespace,
+        queue.task if request.task is None else request.task,
     )
     if changed == queue.options and labels == (queue.namespace, queue.task):
         return queue

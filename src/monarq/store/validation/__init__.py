@@ -27,7 +27,6 @@ from monarq.store.validation.fields import (
     check_time,
 )
 from monarq.store.validation.kinds import check_partial_clear, no_groups, wrong_kind
-from monarq.store.validation.options import option_changes
 from monarq.store.validation.pushes import (
     PushShape,
     check_ordered_item,
@@ -82,7 +81,6 @@ __all__ = [
     "comes_too_early",
     "forbidden",
     "no_groups",
-    "option_changes",
     "refuse_more_output",
     "wrong_kind",
 ]

@@ -19,7 +19,6 @@ from monarq.errors import InvalidRequestError
 from monarq.model import (
     DeadLetterFilter,
     ItemState,
-    QueueKind,
 )
 from monarq.operations.groups import Seek
 from monarq.operations.validation import validated
@@ -36,7 +35,6 @@ from monarq.store.validation.fields import (
     check_text,
     check_time,
 )
-from monarq.store.validation.options import check_options
 from monarq.store.validation.requests import (
     check_dead_letter_filter,
     check_start,
@@ -169,13 +167,6 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "lifecycle": {"limit": _limit(1_000_000)},
     "rekey_step": _PAGE,
     # queues
-    "configure": {
-        "name": _QUEUE,
-        "kind": _optional(_choice("kind", QueueKind)),
-        **_LABELS,
-        "options": _optional(check_options),
-        **_RIGHTS,
-    },
     "get_queue": {"name": _QUEUE},
     "list_queues": {**_LABELS, **_PAGE},
     "delete_queue": {"name": _QUEUE, **_RIGHTS},
