@@ -91,10 +91,10 @@ class TestBroker:
     async def pending(self, queue: str) -> int:
         """How many messages somebody still has before them, or items are not finished."""
         try:
-            [stats] = (await self.client.admin.queue_stats(queue=queue)).rows
+            counts = (await self.client.admin.get_queue(queue)).counts
         except NotFoundError:
             return 0
-        return stats.pending
+        return counts.pending
 
     async def assert_pushed(
         self, queue: str, payload: Any = _ANYTHING, *, times: int | None = None

@@ -219,7 +219,7 @@ async def test_without_a_buffer_a_store_that_fails_fails_the_calls_and_they_reco
         with pytest.raises(StoreUnavailableError):
             await bounded(future)
     with pytest.raises(StoreUnavailableError):
-        await broker.store.get_queue("q")
+        await broker.store.queue_settings("q")
     watched.is_down = False
 
 

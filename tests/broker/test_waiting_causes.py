@@ -9,7 +9,6 @@ from monarq.clock import ManualClock
 from monarq.model import (
     Ack,
     AckStatus,
-    DeadLetterFilter,
     Pop,
     Popped,
     Push,
@@ -265,7 +264,7 @@ async def test_a_transaction_wakes_for_its_pushes_and_its_acks(broker: Broker) -
 
 
 async def _resume(broker: Broker) -> None:
-    await broker.store.set_paused("q", False)
+    await broker.store.resume_queue("q")
 
 
 async def _seek(broker: Broker) -> None:
@@ -292,7 +291,7 @@ async def test_a_paused_queue_serves_nobody_until_it_is_resumed(broker: Broker) 
     await broker.store.configure("q")
     waiting = wait_for(broker, "q")
     await parked(broker, 1)
-    await broker.store.set_paused("q", True)
+    await broker.store.pause_queue("q")
     await push(broker, "q", b"1")
     await parked(broker, 1)
     assert not waiting.done()
@@ -304,7 +303,7 @@ async def test_a_redriven_message_wakes(broker: Broker) -> None:
     await ack(broker, await leased(broker, "q"), AckStatus.DEAD)
     waiting = wait_for(broker, "q")
     await parked(broker, 1)
-    assert await broker.store.redrive(DeadLetterFilter(queue="q")) == 1
+    assert await broker.store.redrive(queue="q") == 1
     assert payloads(await bounded(waiting)) == [b"1"]
 
 

@@ -315,7 +315,7 @@ async def test_names_that_look_like_steps_of_a_path_are_names(mq: AsyncClient, n
     [message] = await mq.queue(name).partition(name).pop(10, group="g")
     assert message.payload == 1
     await message.ack()
-    assert (await mq.queue(name).stats()).queue == name
+    assert (await mq.queue(name).info()).name == name
     await mq.queue("elsewhere").push(1)
     await mq.queue("elsewhere").pop(group="g", auto_ack=True)
     await mq.admin.delete_group("g", queue=name)

@@ -183,13 +183,13 @@ async def test_commands_of_a_queue_that_had_tasks_before_are_leased_one_by_one(
     worker = start_worker(tasks={"t": Task()}, concurrency=2)
     await push_plain(roles.writer, msgspec.json.encode(TaskJob(task="t")))
     await asyncio.wait_for(done.wait(), 30)
-    await roles.admin.admin.set_paused(QUEUE, True)
+    await roles.admin.admin.pause_queue(QUEUE)
     await roles.admin.admin.delete_queue(QUEUE)
     await make(roles.admin, commands=True)
-    await roles.admin.admin.set_paused(QUEUE, True)
+    await roles.admin.admin.pause_queue(QUEUE)
     wait = f"echo x >> {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
     ids = [await enqueue(roles.jobs, wait) for _ in range(5)]
-    await roles.admin.admin.set_paused(QUEUE, False)
+    await roles.admin.admin.resume_queue(QUEUE)
 
     async def leased() -> list[Item]:
         page = await roles.jobs.admin.list_items(QUEUE, state=ItemState.LEASED)

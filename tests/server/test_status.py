@@ -23,12 +23,12 @@ async def roll_up(api: Api) -> None:
         while True:
             await store.lifecycle()
             noted = {one.queue: one for one in (await store.metrics_before(now + 1)).rows}
-            stats = (await store.queue_stats()).rows
+            queues = (await store.list_queues()).rows
             if all(
-                one.queue in noted
-                and (noted[one.queue].pushed, noted[one.queue].completed)
-                == (one.pushed, one.completed)
-                for one in stats
+                one.name in noted
+                and (noted[one.name].pushed, noted[one.name].completed)
+                == (one.counts.pushed, one.counts.completed)
+                for one in queues
             ):
                 return
             await asyncio.sleep(0)

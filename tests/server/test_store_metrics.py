@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from monarq.errors import StoreUnavailableError
-from monarq.model import Group, Page, QueueKind, QueueStats
+from monarq.ids import NumberText
+from monarq.model import Group, Page, QueueCounts, QueueInfo, QueueKind, QueueOptions
 from monarq.server import store_metrics
 from monarq.server.metric_families import as_text
 from monarq.server.store_metrics import StoreMetrics
+from monarq.times import Micros
 from tests.server.samples import values
 
 
@@ -17,25 +19,33 @@ class CountingStore:
     """Answers from lists, and counts how often it was asked."""
 
     def __init__(self) -> None:
-        self.queues: list[QueueStats] = []
+        self.queues: list[QueueInfo] = []
         self.groups: list[Group] = []
         self.asked = 0
 
     def queue(self, name: str, pending: int, pushed: int = 0) -> None:
-        self.queues = [stats for stats in self.queues if stats.queue != name]
+        self.queues = [queue for queue in self.queues if queue.name != name]
         self.queues.append(
-            QueueStats(
-                queue=name,
+            QueueInfo(
+                id=NumberText(len(self.queues) + 1),
+                name=name,
                 kind=QueueKind.ORDERED,
+                namespace="",
+                task="",
+                paused=False,
+                created_at=Micros(0),
                 partitions=1,
-                pushed=pushed,
-                stored=pending,
-                pending=pending,
-                completed=0,
-                failed=0,
-                dead=0,
-                dead_letters=0,
-                states={},
+                counts=QueueCounts(
+                    stored=pending,
+                    pending=pending,
+                    pushed=pushed,
+                    completed=0,
+                    failed=0,
+                    dead=0,
+                    dead_letters=0,
+                    states={},
+                ),
+                options=QueueOptions(),
             )
         )
 
@@ -54,7 +64,7 @@ class CountingStore:
             )
         )
 
-    async def queue_stats(self, *, limit: int, after: str | None) -> Page[QueueStats]:
+    async def list_queues(self, *, limit: int, after: str | None) -> Page[QueueInfo]:
         self.asked += 1
         await asyncio.sleep(0)
         return _page(self.queues, limit, after)
@@ -125,7 +135,7 @@ async def test_a_queue_keeps_its_label_so_that_no_counter_falls(
     found = await read(metrics)
     assert found["monarq_queue_pushed_total{kind=ordered,queue=large}"] == 100
     assert found["monarq_queue_pushed_total{kind=ordered,queue=other}"] == 5001
-    store.queues = [stats for stats in store.queues if stats.queue != "large"]
+    store.queues = [queue for queue in store.queues if queue.name != "large"]
     found = await read(metrics)
     assert found["monarq_queue_pushed_total{kind=ordered,queue=other}"] == 5001
     store.queue("newest", 1, pushed=1)

@@ -50,6 +50,8 @@ from monarq.model import (
     TransactionDone,
 )
 from monarq.model.queue_options import OptionChanges
+from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
+from monarq.operations.queues import QueueDeleted, QueuePaused
 from monarq.store import validation
 from monarq.store.contract import Outcome
 from tests.store.reference_core import with_headers
@@ -239,17 +241,18 @@ class Reference(LifecycleRules):
                 if not is_leased and cursor.available_at is not None:
                     cursor.available_at = min(cursor.available_at, self.now)
 
-    def delete_queue(self, name: str) -> bool:
+    def delete_queue(self, name: str) -> QueueDeleted:
         if name not in self.world.queues:
-            return False
+            return QueueDeleted(deleted=False, queue=name, messages=0, dead_letters=0)
         if self.is_dead_queue(name):
             raise ConflictError("it is another queue's dead queue")
-        del self.world.queues[name]
+        gone = self.world.queues.pop(name)
+        lost = len(self.letters_of(gone))
         self.world.letters = [letter for letter in self.world.letters if letter.queue != name]
         for group, scope in list(self.world.subscriptions):
             if scope.queue == name:
                 del self.world.subscriptions[group, scope]
-        return True
+        return QueueDeleted(deleted=True, queue=name, messages=self.stored(gone), dead_letters=lost)
 
     def clear_queue(
         self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
@@ -294,10 +297,13 @@ class Reference(LifecycleRules):
                     raise InvalidRequestError(f"{partition.name!r} has no {seq} yet")
                 partition.archived_seq = max(partition.archived_seq, seq)
 
-    def set_paused(self, name: str, paused: bool) -> QueueState:
-        queue = self.queue(name)
-        queue.paused = paused
-        return queue
+    def pause_queue(self, queue: str) -> QueuePaused:
+        self.queue(queue).paused = True
+        return QueuePaused(queue=queue, paused=True)
+
+    def resume_queue(self, queue: str) -> QueuePaused:
+        self.queue(queue).paused = False
+        return QueuePaused(queue=queue, paused=False)
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -336,13 +342,15 @@ class Reference(LifecycleRules):
         """Newest first."""
         return [letter for letter in reversed(self.world.letters) if _matches(letter, which)]
 
-    def redrive(self, which: DeadLetterFilter, *, to: str | None = None, limit: int = 1000) -> int:
+    def redrive(self, request: Redrive) -> int:
         self.world.calls += 1
-        chosen = [letter for letter in self.world.letters if _matches(letter, which)][:limit]
-        if to is not None:
-            self.queue(to)
+        which = request.which
+        chosen = [letter for letter in self.world.letters if _matches(letter, which)]
+        chosen = chosen[: request.limit]
+        if request.to_queue is not None:
+            self.queue(request.to_queue)
         for letter in chosen:
-            self.redrive_one(letter, to)
+            self.redrive_one(letter, request.to_queue)
             self.world.letters.remove(letter)
         return len(chosen)
 
@@ -367,8 +375,8 @@ class Reference(LifecycleRules):
         )
         source.items = [item for item in source.items if item not in items]
 
-    def purge_dead_letters(self, which: DeadLetterFilter) -> int:
-        gone = [letter for letter in self.world.letters if _matches(letter, which)]
+    def purge_dead_letters(self, request: PurgeDeadLetters) -> int:
+        gone = [letter for letter in self.world.letters if _matches(letter, request.which)]
         for letter in gone:
             self.world.letters.remove(letter)
             queue = self.queue(letter.queue)

@@ -12,8 +12,8 @@ from monarq.model import (
     Item,
     ItemState,
     LoggedAttempt,
-    Queue,
-    QueueStats,
+    QueueCounts,
+    QueueInfo,
     StoredMessage,
 )
 from monarq.times import Micros, StartTime, micros_or_none
@@ -28,40 +28,32 @@ from tests.store.reference_work import WorkRules, work_partition
 
 
 class Inspection(WorkRules):
-    def list_queues(self) -> list[Queue]:
+    def list_queues(self) -> list[QueueInfo]:
         return [
-            Queue(
-                id=0,
+            QueueInfo(
+                id=NumberText(0),
                 name=queue.name,
                 kind=queue.kind,
                 namespace=queue.namespace,
                 task=queue.task,
                 paused=queue.paused,
-                version=0,
-                created_at=queue.created_at,
-                options=queue.options,
-            )
-            for _, queue in sorted(self.world.queues.items())
-        ]
-
-    def queue_stats(self) -> list[QueueStats]:
-        return [
-            QueueStats(
-                queue=queue.name,
-                kind=queue.kind,
+                created_at=Micros(queue.created_at),
                 partitions=len(queue.partitions),
-                pushed=queue.pushed,
-                stored=self.stored(queue),
-                pending=self.pending(queue),
-                completed=queue.counters.completed,
-                failed=queue.counters.failed,
-                dead=queue.counters.dead,
-                dead_letters=len(self.letters_of(queue)),
-                states={
-                    state: count
-                    for state in ItemState
-                    if (count := sum(item.state is state for item in queue.items))
-                },
+                counts=QueueCounts(
+                    stored=self.stored(queue),
+                    pending=self.pending(queue),
+                    pushed=queue.pushed,
+                    completed=queue.counters.completed,
+                    failed=queue.counters.failed,
+                    dead=queue.counters.dead,
+                    dead_letters=len(self.letters_of(queue)),
+                    states={
+                        state: count
+                        for state in ItemState
+                        if (count := sum(item.state is state for item in queue.items))
+                    },
+                ),
+                options=queue.options,
             )
             for _, queue in sorted(self.world.queues.items())
         ]

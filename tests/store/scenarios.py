@@ -20,8 +20,8 @@ from monarq.model import (
     Message,
     Page,
     Popped,
+    QueueCounts,
     QueueKind,
-    QueueStats,
     StoredMessage,
 )
 from monarq.store import Store
@@ -91,9 +91,8 @@ async def every(call: Callable[..., Awaitable[Page[T]]], *args: Any, **filters: 
     raise AssertionError("paging never ends")
 
 
-async def stats(store: Store, queue: str) -> QueueStats:
-    [row] = (await store.queue_stats(queue=queue)).rows
-    return row
+async def stats(store: Store, queue: str) -> QueueCounts:
+    return (await store.get_queue(queue)).counts
 
 
 async def group_row(store: Store, queue: str, group: str) -> Group:
@@ -146,7 +145,6 @@ async def visible_state(store: Store) -> dict[str, Any]:
     queues = await every(store.list_queues)
     state: dict[str, Any] = {
         "queues": queues,
-        "stats": await every(store.queue_stats),
         "groups": await every(store.list_groups),
         "dead letters": await every(store.list_dead_letters, EVERY_DEAD_LETTER),
         "deliveries": await every(store.list_deliveries),

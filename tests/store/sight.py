@@ -13,9 +13,8 @@ from monarq.model import (
     Item,
     LoggedAttempt,
     PartitionRange,
-    Queue,
+    QueueInfo,
     QueueKind,
-    QueueStats,
     StoredMessage,
 )
 from monarq.store import Store
@@ -25,8 +24,7 @@ from tests.store.scenarios import every
 
 @dataclass
 class Sight:
-    queues: list[Queue]
-    stats: list[QueueStats] = field(default_factory=list)
+    queues: list[QueueInfo]
     groups: list[Group] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
 
@@ -50,7 +48,6 @@ async def look(store: Store) -> Sight:
     async def read_all(name: str, call: Callable[..., Awaitable[Any]], *args: Any) -> None:
         setattr(sight, name, await every(call, *args))
 
-    reads.append(read_all("stats", store.queue_stats))
     reads.append(read_all("dead_letters", store.list_dead_letters, DeadLetterFilter()))
     for queue in sight.queues:
         name = queue.name

@@ -156,7 +156,7 @@ async def test_clearing_and_deleting_wait_for_nobody(store: Store) -> None:
     assert await store.clear_queue("q") == 9
     assert await kept(store) == [(10, 9)]
     await push_many(store, "q", 2)
-    assert await store.delete_queue("q")
+    assert (await store.delete_queue("q")).deleted
 
 
 async def test_every_process_sees_what_is_archived(store: Store, open_another: OpenStore) -> None:

@@ -151,10 +151,9 @@ async def test_delete_removes_the_queue_with_all_that_belongs_to_it(store: Store
     old = (await store.list_messages("q")).rows[0]
     item = (await store.list_items("w")).rows[0]
     for queue in ("q", "w"):
-        assert await store.delete_queue(queue) is True
-        assert await store.delete_queue(queue) is False
+        assert (await store.delete_queue(queue)).deleted
+        assert not (await store.delete_queue(queue)).deleted
     assert [row.name for row in await every(store.list_queues)] == ["other"]
-    assert [row.queue for row in await every(store.queue_stats)] == ["other"]
     assert await dead_letters(store) == []
     assert await every(store.list_groups) == []
     with pytest.raises(NotFoundError):

@@ -7,7 +7,6 @@ from monarq.clock import ManualClock
 from monarq.model import (
     Ack,
     AckStatus,
-    DeadLetterFilter,
     Pop,
     Push,
     PushColumns,
@@ -160,7 +159,7 @@ async def test_a_redriven_item_has_it_if_it_had_it_and_its_queue_runs_commands(
     await ack_all(store, await pop(store, "ordered", 10))
     unwrap(await store.push([Push([PushItem(source, RM)], commands=source == "jobs")]))
     await die(store, source)
-    assert await store.redrive(DeadLetterFilter(queue=source), to=to) == 1
+    assert await store.redrive(queue=source, to_queue=to) == 1
     assert await marks(store, to or source) == [marked]
 
 
@@ -203,8 +202,8 @@ async def test_changed_options_leave_what_waits_as_it_is(store: Store) -> None:
     await push(store, "plain", RM)
     for queue in ("jobs", "plain"):
         await store.configure(queue, options={"maxAttempts": 9, "defaultPriority": 1})
-        await store.set_paused(queue, True)
-        await store.set_paused(queue, False)
+        await store.pause_queue(queue)
+        await store.resume_queue(queue)
     await enqueue(store)
     await push(store, "plain", RM)
     assert await marks(store, "jobs") == [True] * 2

@@ -40,7 +40,7 @@ async def test_a_plain_push_to_a_queue_that_runs_commands_is_refused(
 ) -> None:
     with pytest.raises(CommandsRefusedError, match="'jobs' runs commands"):
         await push(store, jobs, RM)
-    assert (await store.queue_stats(queue=jobs)).rows[0].pushed == 0
+    assert (await store.get_queue(jobs)).counts.pushed == 0
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -120,9 +120,9 @@ async def test_a_dead_letter_is_not_redriven_into_a_command(
     await push(store, "plain", RM)
     message, lease = await pop_one(store, "plain")
     await ack(store, message, lease, AckStatus.DEAD)
-    for which in (DeadLetterFilter(), DeadLetterFilter(queue="plain"), DeadLetterFilter(ids=[1])):
+    for which in ({"all": True}, {"queue": "plain"}, {"ids": [1]}):
         with pytest.raises(CommandsRefusedError, match="redrive"):
-            await store.redrive(which, to=jobs)
+            await store.redrive(**which, to_queue=jobs)
     assert await store.count_dead_letters(DeadLetterFilter()) == 1
 
 
@@ -134,7 +134,7 @@ async def test_a_dead_command_is_redriven_to_its_queue_or_another_that_runs_comm
         await push_command(store, jobs)
         message, lease = await pop_one(store, jobs)
         await ack(store, message, lease, AckStatus.DEAD)
-        assert await store.redrive(DeadLetterFilter(queue=jobs), to=to) == 1
+        assert await store.redrive(queue=jobs, to_queue=to) == 1
         redriven, lease = await pop_one(store, to or jobs)
         assert redriven.payload == RM
         await ack(store, redriven, lease, AckStatus.COMPLETED)

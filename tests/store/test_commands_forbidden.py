@@ -21,8 +21,15 @@ from monarq.model import (
     Renew,
     Transaction,
 )
+from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
 from monarq.operations.items import AppendOutput, CancelItem, RetryItem
-from monarq.operations.queues import Configure
+from monarq.operations.queues import (
+    ClearQueue,
+    Configure,
+    DeleteQueue,
+    PauseQueue,
+    ResumeQueue,
+)
 from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.calls import ack, ack_of, pop, pop_one, unwrap
@@ -94,7 +101,7 @@ async def test_a_pop_of_an_empty_or_paused_queue(store: Store, queue: str) -> No
     one = Pop(queue=queue, commands=False)
     empty = await tried(store, queue, lambda: store.pop([one]))
     await push_to(store, queue)
-    await store.set_paused(queue, True)
+    await store.pause_queue(queue)
     paused = await tried(store, queue, lambda: store.pop([one]))
     assert empty == paused == [expected(queue)]
 
@@ -241,13 +248,13 @@ async def test_dead_letters(store: Store, queue: str, named: str, to: str | None
     await ack(store, message, lease, AckStatus.DEAD)
     [letter] = (await store.list_dead_letters(DeadLetterFilter())).rows
     which = {
-        "queue": DeadLetterFilter(queue=queue),
-        "ids": DeadLetterFilter(ids=[letter.id]),
-        "all": DeadLetterFilter(),
+        "queue": {"queue": queue},
+        "ids": {"ids": [letter.id]},
+        "all": {"all": True},
     }[named]
-    calls = [lambda: nothing(store.redrive(which, to=to, commands=False))]
+    calls = [lambda: nothing(store.call(Redrive(**which, to_queue=to), commands=False))]
     if queue == "jobs":
-        calls.append(lambda: nothing(store.purge_dead_letters(which, commands=False)))
+        calls.append(lambda: nothing(store.call(PurgeDeadLetters(**which), commands=False)))
     assert await tried(store, queue, *calls) == [expected(queue)] * len(calls)
 
 
@@ -257,14 +264,13 @@ async def test_dead_letters_of_other_queues_are_redriven_and_purged(
     for name in ("jobs", "plain"):
         message, lease = await leased(store, name)
         await ack(store, message, lease, AckStatus.DEAD)
-    plain = DeadLetterFilter(queue="plain")
-    for whole in (store.redrive, store.purge_dead_letters):
+    for whole in (Redrive(all=True), PurgeDeadLetters(all=True)):
         with pytest.raises(ForbiddenError):
-            await whole(DeadLetterFilter(), commands=False)
-    assert await store.redrive(plain, commands=False) == 1
+            await store.call(whole, commands=False)
+    assert await store.call(Redrive(queue="plain"), commands=False) == 1
     message, lease = await pop_one(store, "plain")
     await ack(store, message, lease, AckStatus.DEAD)
-    assert await store.purge_dead_letters(plain, commands=False) == 1
+    assert await store.call(PurgeDeadLetters(queue="plain"), commands=False) == 1
     assert await store.count_dead_letters(DeadLetterFilter(queue="jobs")) == 1
 
 
@@ -302,7 +308,7 @@ async def test_ordered_queues_and_labels_are_for_everybody(store: Store) -> None
 async def test_options_of_a_queue_that_runs_commands(store: Store, queue: str) -> None:
     """They can kill what waits, or move what dies to a queue that others may pop from."""
     await push_to(store, queue)
-    before = await store.get_queue(queue)
+    before = await store.queue_settings(queue)
     for options in ({"expireTimeout": 0.001}, {"deadQueue": "other"}, {}):
         met = await tried(
             store,
@@ -312,27 +318,27 @@ async def test_options_of_a_queue_that_runs_commands(store: Store, queue: str) -
             ),
         )
         assert met == [expected(queue)]
-    assert (await store.get_queue(queue) == before) is (queue == "jobs")
+    assert (await store.queue_settings(queue) == before) is (queue == "jobs")
 
 
 async def test_clearing_pausing_and_deleting_a_queue(store: Store, queue: str) -> None:
     """They end the commands that run, or keep them from running."""
     await leased(store, queue)
     calls = [
-        lambda: nothing(store.set_paused(queue, True, commands=False)),
-        lambda: nothing(store.set_paused(queue, False, commands=False)),
-        lambda: nothing(store.clear_queue(queue, keep_leased=True, commands=False)),
-        lambda: nothing(store.clear_queue(queue, commands=False)),
+        lambda: nothing(store.call(PauseQueue(queue=queue), commands=False)),
+        lambda: nothing(store.call(ResumeQueue(queue=queue), commands=False)),
+        lambda: nothing(store.call(ClearQueue(queue=queue, keep_leased=True), commands=False)),
+        lambda: nothing(store.call(ClearQueue(queue=queue), commands=False)),
     ]
     assert await tried(store, queue, *calls) == [expected(queue)] * 4
     assert not (await store.get_queue(queue)).paused
     if queue == "jobs":
         with pytest.raises(ForbiddenError):
-            await store.delete_queue(queue, commands=False)
+            await store.call(DeleteQueue(queue=queue), commands=False)
     else:
-        assert await store.delete_queue(queue, commands=False)
-    assert await store.delete_queue(queue) is (queue == "jobs")
-    assert not await store.delete_queue(queue, commands=False)
+        assert (await store.call(DeleteQueue(queue=queue), commands=False)).deleted
+    assert (await store.delete_queue(queue)).deleted is (queue == "jobs")
+    assert not (await store.call(DeleteQueue(queue=queue), commands=False)).deleted
 
 
 async def test_a_queue_that_runs_commands_is_not_made(store: Store) -> None:

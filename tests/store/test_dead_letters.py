@@ -35,7 +35,7 @@ async def test_paging_neither_repeats_nor_skips_while_letters_come_and_go(store:
     first = await store.list_dead_letters(EVERY_DEAD_LETTER, limit=3)
     by_payload = {int(row.payload): row.id for row in await dead_letters(store)}
     await bury(store, "q", b"8")
-    await store.purge_dead_letters(DeadLetterFilter(ids=[by_payload[6], by_payload[3]]))
+    await store.purge_dead_letters(ids=[by_payload[6], by_payload[3]])
     rest = await store.list_dead_letters(EVERY_DEAD_LETTER, limit=100, after=first.next)
     assert [int(row.payload) for row in first.rows] == [7, 6, 5]
     assert [int(row.payload) for row in rest.rows] == [4, 2, 1, 0]
@@ -124,20 +124,20 @@ async def test_purge_removes_what_matches_and_nothing_else(store: Store) -> None
     for n in range(4):
         await bury(store, f"q{n % 2}", b"%d" % n)
     [victim, *_] = await dead_letters(store, queue="q0")
-    assert await store.purge_dead_letters(DeadLetterFilter(ids=[victim.id])) == 1
-    assert await store.purge_dead_letters(DeadLetterFilter(ids=[victim.id])) == 0
-    assert await store.purge_dead_letters(DeadLetterFilter(queue="q1")) == 2
+    assert await store.purge_dead_letters(ids=[victim.id]) == 1
+    assert await store.purge_dead_letters(ids=[victim.id]) == 0
+    assert await store.purge_dead_letters(queue="q1") == 2
     assert [int(row.payload) for row in await dead_letters(store)] == [0]
     assert (await stats(store, "q1")).dead_letters == 0
     assert (await stats(store, "q0")).dead_letters == 1
     assert (await stats(store, "q1")).dead == 2
-    assert await store.purge_dead_letters(EVERY_DEAD_LETTER) == 1
+    assert await store.purge_dead_letters(all=True) == 1
     assert await store.count_dead_letters(EVERY_DEAD_LETTER) == 0
 
 
 async def test_a_purged_letter_does_not_bring_its_message_back(store: Store) -> None:
     await bury(store, "q", b"1")
-    await store.purge_dead_letters(EVERY_DEAD_LETTER)
+    await store.purge_dead_letters(all=True)
     assert (await pop(store, "q", group="g")).messages == []
 
 
@@ -146,7 +146,7 @@ async def test_purging_the_letters_of_items_leaves_nothing_to_lease(store: Store
     await push_many(store, "w", 2)
     message, lease = await pop_one(store, "w")
     await ack(store, message, lease, DEAD)
-    assert await store.purge_dead_letters(DeadLetterFilter(queue="w")) == 1
+    assert await store.purge_dead_letters(queue="w") == 1
     assert (await stats(store, "w")).dead_letters == 0
     assert [m.payload for m in await drain(store, "w")] == [b"2"]
 
@@ -159,4 +159,4 @@ async def test_deleting_a_dead_item_deletes_its_letter_too(store: Store) -> None
     await store.delete_message(answer.partition_id, answer.transaction_id)
     assert await dead_letters(store) == []
     assert (await stats(store, "w")).dead_letters == 0
-    assert await store.redrive(EVERY_DEAD_LETTER) == 0
+    assert await store.redrive(all=True) == 0

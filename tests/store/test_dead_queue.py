@@ -6,7 +6,7 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import AckStatus, DeadLetterFilter, ItemState, PushStatus, QueueKind
+from monarq.model import AckStatus, ItemState, PushStatus, QueueKind
 from monarq.store import Store
 from tests.store.calls import ack, pop, pop_one, push, push_many
 from tests.store.conftest import OpenStore
@@ -102,14 +102,14 @@ async def test_a_dead_queue_cannot_be_deleted_while_it_is_one(
     async with nothing_changes(store):
         with pytest.raises(ConflictError):
             await store.delete_queue("grave")
-    assert await store.delete_queue("q") is True
-    assert await store.delete_queue("grave") is True
+    assert (await store.delete_queue("q")).deleted
+    assert (await store.delete_queue("grave")).deleted
 
 
 async def test_a_dead_queue_let_go_of_can_be_deleted(store: Store) -> None:
     await with_grave(store, ORDERED)
     await store.configure("q", options={"deadQueue": ""})
-    assert await store.delete_queue("grave") is True
+    assert (await store.delete_queue("grave")).deleted
 
 
 async def test_several_queues_may_share_a_dead_queue(store: Store) -> None:
@@ -231,7 +231,7 @@ async def test_a_full_or_paused_dead_queue_takes_the_dead_all_the_same(
     await with_grave(store, kind)
     await store.configure("grave", options={"maxSize": 1})
     await push(store, "grave")
-    await store.set_paused("grave", True)
+    await store.pause_queue("grave")
     await push_many(store, "q", 2)
     await kill(store)
     await kill(store)
@@ -300,7 +300,7 @@ async def test_a_message_that_dies_again_elsewhere_says_where_it_died_last(store
     await kill(store, DEAD)
     message, lease = await pop_one(store, "grave")
     await ack(store, message, lease, DEAD, error="nobody wants it")
-    assert await store.redrive(DeadLetterFilter(queue="grave"), to="other") == 1
+    assert await store.redrive(queue="grave", to_queue="other") == 1
     message, lease = await pop_one(store, "other")
     await ack(store, message, lease, DEAD, error="here neither")
     [moved] = await every(store.list_messages, "other grave")

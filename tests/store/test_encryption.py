@@ -83,7 +83,7 @@ async def test_payloads_come_back_as_pushed_in_every_view(store: Store) -> None:
     message, lease = await pop_one(store, "q")
     await ack(store, message, lease, DEAD)
     assert [letter.payload for letter in await dead_letters(store)] == [SECRET]
-    await store.redrive(DeadLetterFilter(queue="q"))
+    await store.redrive(queue="q")
     assert [m.payload for m in await drain(store, "q")] == [SECRET]
 
 
@@ -246,7 +246,7 @@ async def test_the_dead_of_an_encrypted_queue_can_be_purged_and_acked_without_th
     await ack(keyless, popped.messages[0], popped.lease_id, DEAD)
     await keyless.ack([Ack(lease_id=popped.lease_id)])
     assert await keyless.count_dead_letters(EVERY_DEAD_LETTER) == 1
-    assert await keyless.purge_dead_letters(EVERY_DEAD_LETTER) == 1
+    assert await keyless.purge_dead_letters(all=True) == 1
 
 
 async def test_dedupe_and_redrive_work_on_sealed_messages(store: Store) -> None:
@@ -256,7 +256,7 @@ async def test_dedupe_and_redrive_work_on_sealed_messages(store: Store) -> None:
     await store.configure("plain")
     message, lease = await pop_one(store, "q")
     await ack(store, message, lease, DEAD)
-    assert await store.redrive(DeadLetterFilter(queue="q"), to="plain") == 1
+    assert await store.redrive(queue="q", to_queue="plain") == 1
     assert [m.payload for m in await drain(store, "plain")] == [SECRET]
 
 
@@ -272,9 +272,9 @@ async def test_a_plain_message_that_dies_or_is_redriven_into_an_encrypted_queue_
         message, lease = await pop_one(store, source)
         await ack(store, message, lease, DEAD)
         with pytest.raises(EncryptionKeyError):
-            await keyless.redrive(DeadLetterFilter(queue=source), to=target)
+            await keyless.redrive(queue=source, to_queue=target)
         assert await store.count_dead_letters(DeadLetterFilter(queue=source)) == 1
-        assert await store.redrive(DeadLetterFilter(queue=source), to=target) == 1
+        assert await store.redrive(queue=source, to_queue=target) == 1
         await store.delete_queue(source)
         assert [m.payload for m in (await pop(store, target)).messages] == [PLAIN]
         with pytest.raises(EncryptionKeyError):

@@ -15,18 +15,18 @@ async def push(store: Store, queue: str, *partitions: str) -> None:
     assert isinstance(pushed, list)
 
 
-async def test_stats_of_many_queues_are_those_of_each_and_the_missing_are_left_out(
+async def test_many_queues_are_described_as_each_and_the_missing_are_left_out(
     store: Store,
 ) -> None:
     await push(store, "b", "Default", "p")
     await push(store, "a", "Default")
     await store.configure("w", kind=QueueKind.WORK)
     names = ["w", "b", "missing", "a"]
-    stats = await store.stats_of(names)
-    assert [one.queue for one in stats] == ["w", "b", "a"]
-    for one in stats:
-        assert one == (await store.queue_stats(queue=one.queue)).rows[0]
-    assert await store.stats_of([]) == []
+    queues = await store.describe_queues(names)
+    assert {one.name for one in queues} == {"w", "b", "a"}
+    for one in queues:
+        assert one == await store.get_queue(one.name)
+    assert await store.describe_queues([]) == []
 
 
 async def test_partitions_are_paged_without_repeats_and_tell_what_the_slowest_group_has_before_it(

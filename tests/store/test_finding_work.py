@@ -181,7 +181,7 @@ async def test_a_queue_deleted_and_made_again_by_another_store_is_found_again(
         await push(store, "q", b"%d" % n, namespace="ns")
         assert numbers(await drain(other, "q", group="g")) == [n]
         assert numbers(await drain(other, namespace="ns", group="h")) == [n]
-        assert await (other if n % 2 else store).delete_queue("q")
+        assert (await (other if n % 2 else store).delete_queue("q")).deleted
     await other.configure("q", kind=WORK)
     await push(store, "q", b"9", priority=1)
     assert numbers(await pop(other, "q")) == [9]

@@ -6,7 +6,7 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import DeadLetterFilter, ItemState, PushItem, StartFrom
+from monarq.model import ItemState, PushItem, StartFrom
 from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push_many
@@ -116,7 +116,7 @@ async def test_a_message_says_how_far_each_group_is_with_it(store: Store) -> Non
         for answer in answers
     ]
     assert [state["busy"] for state in states] == ["pending", "done", "dead", "done", "pending"]
-    await store.purge_dead_letters(DeadLetterFilter(queue="q"))
+    await store.purge_dead_letters(queue="q")
     gone = answers[2]
     states = (await store.get_message(gone.partition_id, gone.transaction_id)).groups
     assert states == {"busy": "done", "idle": "pending", "late": "done"}

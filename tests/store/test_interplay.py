@@ -6,7 +6,7 @@ import pytest
 
 from monarq.clock import ManualClock
 from monarq.errors import LeaseError, NotFoundError
-from monarq.model import Ack, DeadLetterFilter, Push, PushItem, Renew, SeekTo, StartFrom
+from monarq.model import Ack, Push, PushItem, Renew, SeekTo, StartFrom
 from monarq.operations.groups import Seek
 from monarq.store import Store
 from tests.store.calls import (
@@ -25,7 +25,6 @@ from tests.store.calls import (
 from tests.store.scenarios import (
     COMPLETED,
     DEAD,
-    EVERY_DEAD_LETTER,
     FAILED,
     WORK,
     cursor_row,
@@ -120,7 +119,7 @@ async def test_a_letter_can_be_redriven_after_its_partition_was_removed(
     clock.advance(8 * 86_400)
     await let_time_work(store)
     assert await store.export_plan("q") == []
-    assert await store.redrive(EVERY_DEAD_LETTER) == 1
+    assert await store.redrive(all=True) == 1
     [back] = await drain(store, "q", group="g")
     assert (back.partition, back.payload) == ("p", b"1")
 
@@ -132,7 +131,7 @@ async def test_a_letter_can_be_redriven_after_its_group_was_deleted_without_bein
     message, lease = await pop_one(store, "q", group="g")
     await ack(store, message, lease, DEAD, group="g")
     await store.delete_group("g")
-    assert await store.redrive(EVERY_DEAD_LETTER) == 1
+    assert await store.redrive(all=True) == 1
     assert await dead_letters(store) == []
     got = await drain(store, "q", group="g")
     assert [m.payload for m in got][-1] == b"1"
@@ -248,7 +247,7 @@ async def test_dead_letters_of_items_and_messages_do_not_mix(store: Store) -> No
         await push(store, queue, b"1")
         message, lease = await pop_one(store, queue)
         await ack(store, message, lease, DEAD)
-    assert await store.redrive(DeadLetterFilter(queue="w")) == 1
+    assert await store.redrive(queue="w") == 1
     assert [letter.queue for letter in await dead_letters(store)] == ["q"]
     assert (await stats(store, "q")).dead_letters == 1
     assert (await stats(store, "w")).dead_letters == 0
@@ -261,8 +260,8 @@ async def test_a_paused_queue_is_still_cleaned_up(store: Store, clock: ManualClo
     await push(store, "w")
     await pop(store, "w")
     for queue in ("q", "w"):
-        await store.set_paused(queue, True)
-        await store.set_paused(queue, True)
+        await store.pause_queue(queue)
+        await store.pause_queue(queue)
     clock.advance(101)
     await let_time_work(store)
     assert (await stats(store, "q")).stored == 0

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
-from monarq.model import DeadLetterFilter, Pop, Push, PushItem, QueueKind
+from monarq.model import Pop, Push, PushItem, QueueKind
+from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
 from monarq.operations.groups import Seek
 from tests.store import strategies as some
 from tests.store.calls import ack_of
@@ -70,9 +71,9 @@ class Histories(RandomFlow):
             case "resume":
                 for name, known in self.model.world.queues.items():
                     if known.paused:
-                        self.both.call("set_paused", name, False)
+                        self.both.call("resume_queue", name)
             case "pause":
-                self.both.call("set_paused", queue, True)
+                self.both.call("pause_queue", queue)
             case "clear":
                 which = data.draw(
                     st.sampled_from([{}, {"scheduled_only": True}, {"keep_leased": True}])
@@ -126,22 +127,23 @@ class Histories(RandomFlow):
             return
         limit = data.draw(st.sampled_from([1, 2, 1000, None]))
         if limit is None:
-            self.both.call("purge_dead_letters", self.some_letters(data))
+            self.both.call("purge_dead_letters", PurgeDeadLetters(**self.some_letters(data)))
         else:
             to = data.draw(st.sampled_from([None, None, None, *some.QUEUES, "nowhere"]))
-            self.both.call("redrive", self.some_letters(data), to=to, limit=limit)
+            request = Redrive(**self.some_letters(data), to_queue=to, limit=limit)
+            self.both.call("redrive", request)
 
-    def some_letters(self, data: st.DataObject) -> DeadLetterFilter:
+    def some_letters(self, data: st.DataObject) -> dict[str, Any]:
         letter = data.draw(st.sampled_from(self.model.world.letters))
         queue = letter.queue
         group = letter.group or None  # An item has none, and no filter is for none.
         return data.draw(
             st.sampled_from(
                 [
-                    DeadLetterFilter(queue=queue),
-                    DeadLetterFilter(queue=queue, group=group),
-                    DeadLetterFilter(queue=queue, partition=letter.partition),
-                    DeadLetterFilter(queue=queue, failed_from=letter.failed_at),
+                    {"queue": queue},
+                    {"queue": queue, "group": group},
+                    {"queue": queue, "partition": letter.partition},
+                    {"queue": queue, "failed_from": letter.failed_at},
                 ]
             )
         )

@@ -111,22 +111,11 @@ OF_ONE_CALL: dict[tuple[str, str], list[Any]] = {
 GOOD: dict[str, dict[str, Any]] = {
     "lifecycle": {"limit": 10},
     "rekey_step": {"limit": 10, "after": None},
-    "get_queue": {"name": "q"},
-    "list_queues": {"namespace": "n", "task": "t", "limit": 1, "after": None},
-    "delete_queue": {"name": "q", "commands": True},
-    "clear_queue": {
-        "name": "q",
-        "scheduled_only": False,
-        "keep_leased": False,
-        "commands": True,
-    },
-    "set_paused": {"name": "q", "paused": True, "commands": True},
-    "queue_stats": {"queue": "q", "limit": 1, "after": None},
+    "queue_settings": {"name": "q"},
+    "describe_queues": {"queues": ["q"]},
     "subscribe": {"group": "h", "start": StartFrom.ALL, "queue": "q"},
     "list_dead_letters": {"which": DeadLetterFilter(), "limit": 1, "after": None},
     "count_dead_letters": {"which": DeadLetterFilter()},
-    "redrive": {"which": DeadLetterFilter(queue="q"), "to": "q", "limit": 1, "commands": True},
-    "purge_dead_letters": {"which": DeadLetterFilter(queue="q"), "commands": True},
     "list_messages": {
         "queue": "q",
         "partition": "Default",
@@ -147,7 +136,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "list_deliveries": {"queue": "q", "limit": 1, "after": None},
     "list_attempts": {"queue": "w", "limit": 1, "after": None},
     "metrics": {"queue": "q", "since": 0, "until": 1, "limit": 1, "after": None},
-    "stats_of": {"queues": ["q"]},
     "list_partitions": {"queue": "q", "limit": 1, "after": None},
     "get_partition": {"partition_id": 1},
     "group_states": {"places": [(1, 1)]},
@@ -346,7 +334,7 @@ async def test_the_calls_of_the_hot_path_refuse_the_same_in_the_same_words(
         assert text
 
 
-_BY_NAME = {"get_queue", "delete_queue", "clear_queue", "set_paused"}
+_BY_NAME = {"queue_settings"}
 
 
 def _may_be_none(call: str, argument: str) -> bool:

@@ -207,7 +207,7 @@ async def the_queue_holds_messages_back(store: Store, clock: ManualClock, queue:
 @scene
 async def the_queue_is_paused(store: Store, _: ManualClock, queue: str) -> Any:
     popped = await held(store, queue, 3, 3)
-    await store.set_paused(queue, True)
+    await store.pause_queue(queue)
     return whole(popped), [Pop(queue=queue)] * 2
 
 

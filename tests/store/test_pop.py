@@ -283,7 +283,7 @@ async def test_a_paused_queue_gives_nothing_in_any_way_and_goes_on_where_it_was(
 ) -> None:
     await push_many(store, "q", 3, namespace="ns")
     message, lease = await pop_one(store, "q", group="busy")
-    assert (await store.set_paused("q", True)).paused
+    assert (await store.pause_queue("q")).paused
     assert (await store.get_queue("q")).paused
     assert (await pop(store, "q")).messages == []
     assert (await pop(store, "q", partition="Default")).messages == []
@@ -291,7 +291,7 @@ async def test_a_paused_queue_gives_nothing_in_any_way_and_goes_on_where_it_was(
     assert (await pop(store, "q", auto_ack=True)).messages == []
     await ack(store, message, lease, group="busy")
     await push(store, "q", b"4")
-    assert not (await store.set_paused("q", False)).paused
+    assert not (await store.resume_queue("q")).paused
     assert numbers(await drain(store, "q")) == [1, 2, 3, 4]
     assert numbers(await drain(store, "q", group="busy")) == [2, 3, 4]
 
@@ -300,19 +300,19 @@ async def test_a_paused_work_queue_gives_nothing_and_takes_acks(store: Store) ->
     await store.configure("w", kind=WORK)
     await push_many(store, "w", 2)
     item, lease = await pop_one(store, "w")
-    await store.set_paused("w", True)
+    await store.pause_queue("w")
     assert (await pop(store, "w")).messages == []
     await ack(store, item, lease)
-    await store.set_paused("w", False)
+    await store.resume_queue("w")
     assert numbers(await pop(store, "w", 5)) == [2]
 
 
 async def test_a_paused_queue_does_not_hold_up_the_others_of_its_namespace(store: Store) -> None:
     await push(store, "paused", b"1", namespace="ns")
     await push(store, "open", b"2", namespace="ns")
-    await store.set_paused("paused", True)
+    await store.pause_queue("paused")
     assert numbers(await drain(store, namespace="ns")) == [2]
-    await store.set_paused("paused", False)
+    await store.resume_queue("paused")
     assert numbers(await drain(store, namespace="ns")) == [1]
 
 

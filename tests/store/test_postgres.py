@@ -310,8 +310,8 @@ async def test_a_database_that_can_only_be_read_says_so_and_can_be_looked_at(
             for call in (store.push([request]), store.pop([Pop(queue="q")]), store.lifecycle()):
                 with pytest.raises(StoreUnavailableError, match="read-only"):
                     await call
-            [stats] = await store.stats_of(["q"])
-            assert stats.pushed == 1
+            [queue] = await store.describe_queues(["q"])
+            assert queue.counts.pushed == 1
         await set_read_only(server, (dsn, empty), False)
         async with await open_store(dsn) as store:
             assert unwrap(await store.pop([Pop(queue="q")])).messages

@@ -364,16 +364,16 @@ async def step_of_the_lifecycle(session: Session) -> None:
 async def look_at_one_queue(session: Session) -> None:
     for queue in ("wide", "jobs"):
         async with session.reads(10):
-            await session.store.queue_stats(queue=queue)
+            await session.store.get_queue(queue)
 
 
 @hot
 async def look_at_a_page_of_queues(session: Session) -> None:
     async with session.reads(20):
-        page = await session.store.queue_stats(limit=20)
-    names = [stats.queue for stats in page.rows]
+        page = await session.store.list_queues(limit=20)
+    names = [queue.name for queue in page.rows]
     async with session.reads(20):
-        await session.store.stats_of(names)
+        await session.store.describe_queues(names)
 
 
 @hot

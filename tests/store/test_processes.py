@@ -175,7 +175,7 @@ async def test_items_are_done_once_whoever_dies_on_them(real_time_store: Store, 
 
     async def is_done() -> bool:
         await store.lifecycle()
-        [stats] = (await store.queue_stats(queue="w")).rows
+        stats = (await store.get_queue("w")).counts
         return stats.pending == 0
 
     await crew.work_until(is_done)
@@ -193,5 +193,5 @@ async def test_items_are_done_once_whoever_dies_on_them(real_time_store: Store, 
     )
     history.check_outcome(outcome, {(item.partition_id, item.seq) for item in items})
     history.check_leases_of_items()
-    [stats] = (await store.queue_stats(queue="w")).rows
+    stats = (await store.get_queue("w")).counts
     assert (stats.completed, stats.dead) == (done, len(letters))

@@ -214,7 +214,7 @@ async def test_an_awkward_name_can_be_pushed_to_popped_from_found_and_deleted(
         assert [q.name for q in (await store.list_queues(namespace=name)).rows] == [name]
         groups = [g.name for g in (await store.list_groups(queue=name)).rows]
         assert groups == sorted([name, "g"])
-        assert await store.delete_queue(name) is True
+        assert (await store.delete_queue(name)).deleted
         assert [q.name for q in (await store.list_queues()).rows] == ["bystander"]
 
 
@@ -296,7 +296,7 @@ async def test_a_work_queue_refuses_partitions(store: Store) -> None:
 
 async def test_a_paused_queue_takes_pushes(store: Store) -> None:
     await push(store, "q")
-    await store.set_paused("q", True)
+    await store.pause_queue("q")
     assert (await push(store, "q")).status is PushStatus.QUEUED
 
 

@@ -10,7 +10,6 @@ from monarq.errors import EncryptionKeyError, MonarqError
 from monarq.model import (
     Ack,
     AckStatus,
-    DeadLetterFilter,
     Message,
     Pop,
     Push,
@@ -189,7 +188,7 @@ async def test_a_redriven_message_comes_to_its_own_group_alone(store: Store) -> 
     await push_items(store, *items("ab"))
     await ack_all(store, await pop(store, "q", 10), AckStatus.FAILED, error="no")
     await push_items(store, *items("cd"))
-    assert await store.redrive(DeadLetterFilter(queue="q")) == 2
+    assert await store.redrive(queue="q") == 2
     popped = await pop(store, "q", 100)
     assert sorted(letters(popped.messages)) == ["a", "b", "c", "d"]
 

@@ -54,7 +54,7 @@ async def test_a_queue_is_made_with_the_defaults_and_read_back(
     store: Store, clock: ManualClock
 ) -> None:
     configured = await store.configure("q")
-    made = await store.get_queue("q")
+    made = await store.queue_settings("q")
     assert configured == made.configured()
     assert (made.name, made.kind, made.namespace, made.task) == ("q", ORDERED, "", "")
     assert (made.paused, made.created_at, made.options) == (False, clock.now(), QueueOptions())
@@ -99,14 +99,14 @@ async def test_the_version_counts_changes_and_the_id_stays(store: Store) -> None
         lambda: store.configure("q"),
         lambda: store.configure("q", options={"leaseTime": 5}),
         lambda: store.configure("q", namespace="ns"),
-        lambda: store.set_paused("q", True),
+        lambda: store.pause_queue("q"),
     ):
         await change()
-        versions.append(await store.get_queue("q"))
+        versions.append(await store.queue_settings("q"))
     numbers = [queue.version for queue in versions]
     assert numbers == sorted(set(numbers))
     assert len({queue.id for queue in versions}) == 1
-    assert (await store.get_queue("q")).version == numbers[-1]
+    assert (await store.queue_settings("q")).version == numbers[-1]
 
 
 async def test_a_change_made_through_one_store_holds_at_once_for_another(
@@ -222,7 +222,7 @@ async def test_a_queue_of_another_kind_is_a_conflict_and_the_same_kind_is_not(
 async def test_a_queue_that_does_not_exist_is_not_found(store: Store) -> None:
     for call in (
         lambda: store.get_queue("missing"),
-        lambda: store.set_paused("missing", True),
+        lambda: store.pause_queue("missing"),
         lambda: store.clear_queue("missing"),
         lambda: store.list_messages("missing"),
         lambda: store.list_items("missing"),
@@ -233,7 +233,7 @@ async def test_a_queue_that_does_not_exist_is_not_found(store: Store) -> None:
     ):
         with pytest.raises(NotFoundError):
             await call()
-    assert await store.delete_queue("missing") is False
+    assert not (await store.delete_queue("missing")).deleted
 
 
 async def test_two_stores_that_configure_a_new_queue_at_once_make_one(

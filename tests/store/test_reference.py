@@ -34,6 +34,7 @@ from monarq.model import (
     StartFrom,
     Transaction,
 )
+from monarq.operations.dead_letters import Redrive
 from monarq.operations.groups import Seek
 from tests.store.calls import ack_of
 from tests.store.reference import Reference
@@ -220,7 +221,7 @@ def test_failed_items_back_off_and_die_after_their_attempts(
         clock.advance(seconds)
     unwrap(model.ack(answers(pop(model, "w"), "failed")))
     assert item.state is ItemState.DEAD
-    assert model.redrive(DeadLetterFilter(queue="w")) == 1
+    assert model.redrive(Redrive(queue="w")) == 1
     assert (item.state, item.attempts) == (ItemState.READY, 0)
 
 

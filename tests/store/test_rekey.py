@@ -26,7 +26,6 @@ from tests.store.calls import ack, pop, pop_one, push, push_items, push_many
 from tests.store.conftest import KEY, OpenStore, Place
 from tests.store.scenarios import (
     DEAD,
-    EVERY_DEAD_LETTER,
     FAILED,
     WORK,
     dead_letters,
@@ -290,7 +289,7 @@ async def test_pushes_pops_deaths_moves_and_retention_go_on_meanwhile(
                 )
             clock.advance(1.5)
             await serving.lifecycle()
-            await serving.redrive(EVERY_DEAD_LETTER, to="grave", limit=5) if start % 40 else None
+            await serving.redrive(all=True, to_queue="grave", limit=5) if start % 40 else None
 
     async def seal_anew() -> None:
         report.append(await rotate(rotated, limit=5))

@@ -251,7 +251,7 @@ async def test_an_empty_drained_partition_goes_after_seven_days_and_its_number_f
     clock.advance(7 * 86_400 + 200)
     await let_time_work(store)
     assert await store.export_plan("q") == []
-    assert (await stats(store, "q")).partitions == 0
+    assert (await store.get_queue("q")).partitions == 0
     again = await push(store, "q", b"2", partition="p")
     assert again.partition_id > first.partition_id
     assert again.seq == 1

@@ -124,7 +124,7 @@ async def test_errors_are_grouped_and_found_by_their_first_line_across_keys_and_
     which = DeadLetterFilter(error=KIND_OF_ERROR)
     assert len(await dead_letters(rotated, error=KIND_OF_ERROR)) == 4
     assert await rotated.count_dead_letters(which) == 4
-    assert await rotated.purge_dead_letters(which) == 4
+    assert await rotated.purge_dead_letters(error=KIND_OF_ERROR) == 4
     assert [letter.error for letter in await dead_letters(rotated)] == ["another"]
 
 

@@ -4,7 +4,7 @@ the store itself moves stays readable."""
 import pytest
 
 from monarq.errors import EncryptionKeyError
-from monarq.model import DEFAULT_GROUP, DeadLetterFilter, QueueKind
+from monarq.model import DEFAULT_GROUP, QueueKind
 from monarq.store import Store
 from tests.store.at_rest import run_sql, sealed_without_place, swap
 from tests.store.calls import ack, pop, pop_one, push, push_many
@@ -26,11 +26,11 @@ SEALING = {"encryptionEnabled": True}
 
 
 async def refuses_to_pop(store: Store, queue: str) -> None:
-    before = await store.queue_stats(queue=queue)
+    before = await store.get_queue(queue)
     for auto_ack in (False, True):
         with pytest.raises(EncryptionKeyError, match="changed after it was encrypted, or moved"):
             await pop(store, queue, 10, auto_ack=auto_ack)
-    assert await store.queue_stats(queue=queue) == before
+    assert await store.get_queue(queue) == before
     [cursor] = (await store.list_cursors(queue, DEFAULT_GROUP)).rows
     assert (cursor.lease_until, cursor.position) == (None, 0)
 
@@ -65,11 +65,11 @@ async def test_items_with_exchanged_payloads_are_refused_and_not_leased(
     for name in ("a", "b"):
         await push(store, "w", f'"{name}"'.encode(), transaction_id=name)
     await swap(place, "items", "payload", "seq = 1", "seq = 2")
-    state = await store.queue_stats(queue="w")
+    state = await store.get_queue("w")
     for auto_ack in (False, True):
         with pytest.raises(EncryptionKeyError, match="moved"):
             await pop(store, "w", 10, auto_ack=auto_ack)
-    assert await store.queue_stats(queue="w") == state
+    assert await store.get_queue("w") == state
     with pytest.raises(EncryptionKeyError, match="moved"):
         await store.list_items("w")
 
@@ -110,7 +110,7 @@ async def test_dead_letters_with_exchanged_payloads_are_refused(
         await store.list_dead_letters(EVERY_DEAD_LETTER)
     before = await store.count_dead_letters(EVERY_DEAD_LETTER)
     with pytest.raises(EncryptionKeyError, match="moved"):
-        await store.redrive(EVERY_DEAD_LETTER)
+        await store.redrive(all=True)
     assert await store.count_dead_letters(EVERY_DEAD_LETTER) == before
 
 
@@ -140,18 +140,18 @@ async def test_payloads_stay_readable_on_every_way_that_the_store_moves_them(
     await looks("grave")
     await dies("grave")
     assert [letter.payload for letter in await dead_letters(store)] == [b'"x"']
-    await store.redrive(DeadLetterFilter(queue="grave"))
+    await store.redrive(queue="grave")
     await looks("grave")
     await dies("grave")
-    await store.redrive(DeadLetterFilter(queue="grave"), to="r")
+    await store.redrive(queue="grave", to_queue="r")
     await looks("r")
     await dies("r")
     await looks("pit")
     await dies("pit")
-    await store.redrive(DeadLetterFilter(queue="pit"), to="plain")
+    await store.redrive(queue="pit", to_queue="plain")
     await looks("plain")
     await dies("plain")
-    await store.redrive(DeadLetterFilter(queue="plain"))
+    await store.redrive(queue="plain")
     assert [m.payload for m in (await pop(store, "plain")).messages] == [b'"x"']
 
 
@@ -212,7 +212,7 @@ async def test_payloads_that_were_sealed_before_they_were_bound_are_read_moved_a
     await ack(other, message, lease, DEAD)
     assert [letter.payload for letter in await dead_letters(other)] == [b'"x"']
     await other.configure("r", kind=kind)
-    await other.redrive(EVERY_DEAD_LETTER, to="r")
+    await other.redrive(all=True, to_queue="r")
     assert [m.payload for m in await drain(other, "r")] == [b'"x"']
     [(stored,)] = await run_sql(
         place, f"select {column} from {table} order by partition_id desc limit 1"
@@ -230,9 +230,9 @@ async def test_a_dead_letter_cannot_be_redriven_without_the_key_and_stays(
     keyless = await open_another(keys=[])
     before = await visible_state(store)
     with pytest.raises(EncryptionKeyError):
-        await keyless.redrive(EVERY_DEAD_LETTER)
+        await keyless.redrive(all=True)
     assert await visible_state(store) == before
-    assert await store.redrive(EVERY_DEAD_LETTER) == 1
+    assert await store.redrive(all=True) == 1
 
 
 async def test_many_messages_of_one_push_are_read_in_every_mixture(store: Store) -> None:

@@ -316,7 +316,7 @@ async def test_settings_changed_by_another_process_hold_at_once(path: Path) -> N
         await push(other, "q")
         await store.configure("q", options={"maxSize": 2})
         assert (await push(other, "q")).seq == 2
-        await store.set_paused("q", True)
+        await store.pause_queue("q")
         assert (await pop(other, "q")).messages == []
 
 
@@ -370,7 +370,7 @@ async def main():
     for _ in range(40):
         store = await open_store(sys.argv[1])
         [outcome] = await store.push([Push([PushItem("q", b"1")])])
-        await store.queue_stats()
+        await store.list_queues()
         await store.close()
         if isinstance(outcome, Exception):
             raise outcome

@@ -193,8 +193,8 @@ async def step_of_the_lifecycle(listener: Listener) -> None:
 
 
 async def look_at_one_queue(listener: Listener) -> None:
-    await listener.store.queue_stats(queue="q")
-    await listener.store.queue_stats(queue="jobs")
+    await listener.store.get_queue("q")
+    await listener.store.get_queue("jobs")
     await listener.store.list_groups(queue="q", group="g")
     await listener.store.list_groups(queue="q")
 

@@ -36,15 +36,16 @@ async def test_the_flows_of_queues_are_their_counters_page_by_page(store: Store)
     await store.configure("w", kind=QueueKind.WORK)
     await push_many(store, "w", 3)
     await pop(store, "w", 1)
-    await store.set_paused("q1", True)
+    await store.pause_queue("q1")
     await store.configure("q2", options={"dead_queue": "q4"})
     for limit in (1, 2, 6, 100):
         flows = {flow.queue: flow for flow in await every(store.queue_flows, limit=limit)}
         assert set(flows) == {"q0", "q1", "q2", "q3", "q4", "w"}
         for name, flow in flows.items():
-            told = await stats(store, name)
+            queue = await store.get_queue(name)
+            told = queue.counts
             assert (flow.kind, flow.partitions, flow.pushed, flow.stored) == (
-                told.kind, told.partitions, told.pushed, told.stored)  # fmt: skip
+                queue.kind, queue.partitions, told.pushed, told.stored)  # fmt: skip
             assert (flow.completed, flow.failed, flow.dead, flow.dead_letters) == (
                 told.completed, told.failed, told.dead, told.dead_letters)  # fmt: skip
         assert [name for name, flow in flows.items() if flow.paused] == ["q1"]
@@ -251,8 +252,8 @@ async def test_dead_letters_are_grouped_by_the_first_line_of_their_error(
     which = DeadLetterFilter(queue="q", error="timeout")
     assert await store.count_dead_letters(which) == 3
     assert {row.id for row in (await store.list_dead_letters(which)).rows} >= {found[0].newest_id}
-    assert await store.redrive(which, limit=2) == 2
-    assert await store.purge_dead_letters(which) == 1
+    assert await store.redrive(queue="q", error="timeout", limit=2) == 2
+    assert await store.purge_dead_letters(queue="q", error="timeout") == 1
     assert [row.error for row in await store.dead_letter_errors(DeadLetterFilter(queue="q"))] == [
         "x" * 200, ""]  # fmt: skip
     assert await store.dead_letter_errors(DeadLetterFilter(queue="other")) == []

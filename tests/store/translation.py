@@ -18,6 +18,7 @@ from monarq.model import (
     Popped,
     Push,
     Queue,
+    QueueInfo,
     Renewed,
 )
 from monarq.store.message_list import MessageList
@@ -30,6 +31,7 @@ ANYTHING = "(in the store's own words)"
 #: Numbers of the store's own, and what is compared apart from the rest.
 NOT_COMPARED: dict[type, tuple[str, ...]] = {
     Queue: ("id", "version"),
+    QueueInfo: ("id",),
     DeadLetter: ("id",),
     Popped: ("next_at",),
     Renewed: ("lease_id",),
@@ -125,6 +127,8 @@ def plain_field(name: str, value: Any, ids: Ids | None) -> Any:
         return value is not None
     if value is msgspec.UNSET:
         return None
+    if isinstance(value, msgspec.Struct):
+        return plain(value, ids)
     if isinstance(value, msgspec.Raw):
         value = bytes(value)
     if name in ("headers", "raw_headers") and value is not None:

@@ -1,4 +1,4 @@
-"""Operations on dead letters that are composed of several calls of the store."""
+"""Lists dead letters with their total, composed of several calls of the store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from typing import NamedTuple
 from monarq.broker.operations import Composition, handles
 from monarq.model import DeadLetterFilter
 from monarq.model.pages import MOST_ROWS
-from monarq.operations.dead_letters import (
-    DeadLetterPage,
-    ListDeadLetters,
-    PurgeDeadLetters,
-    Redrive,
-)
+from monarq.operations.dead_letters import DeadLetterPage, ListDeadLetters
 from monarq.store.collecting import collect
 from monarq.store.contract import Store
 
@@ -39,17 +34,7 @@ async def list_dead_letters(broker: Composition, request: ListDeadLetters) -> De
 async def _total(store: Store, which: DeadLetterFilter) -> int:
     """Count the matching dead letters, from the queue's counters where they tell."""
     if which.queue is not None and which == DeadLetterFilter(queue=which.queue):
-        return sum(stats.dead_letters for stats in await store.stats_of([which.queue]))
+        return sum(
+            queue.counts.dead_letters for queue in await store.describe_queues([which.queue])
+        )
     return await store.count_dead_letters(which)
-
-
-@handles(Redrive)
-async def redrive(broker: Composition, request: Redrive) -> int:
-    return await broker.store.redrive(
-        request.which, to=request.to_queue, limit=request.limit, commands=broker.commands
-    )
-
-
-@handles(PurgeDeadLetters)
-async def purge_dead_letters(broker: Composition, request: PurgeDeadLetters) -> int:
-    return await broker.store.purge_dead_letters(request.which, commands=broker.commands)

@@ -50,6 +50,13 @@ class Facts:
             del self._known[next(iter(self._known))]
         self._known[queue.name] = queue
 
+    def changed(self, name: str, queue: ConfiguredQueue | None) -> None:
+        """Remember a queue's new settings; None if it is gone."""
+        if queue is None:
+            self.forget(name)
+        else:
+            self.learn(queue)
+
     def forget(self, queue: str | None = None) -> None:
         if queue is None:
             self._known.clear()
@@ -67,7 +74,7 @@ class Facts:
 
     async def _ask(self, queue: str) -> None:
         try:
-            self.learn(await self._store().get_queue(queue))
+            self.learn(await self._store().queue_settings(queue))
         except MonarqError:
             # It does not exist yet, or the store is away: asked again when next wanted.
             pass

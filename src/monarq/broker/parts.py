@@ -161,8 +161,7 @@ class Parts:
         self.watched = WatchedStore(
             store,
             stirred=self._stirred_by_admin,
-            learned=self.facts.learn,
-            forgotten=self.facts.forget,
+            changed=self.facts.changed,
             on_unavailable=failed,
         )
 

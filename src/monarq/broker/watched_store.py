@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from monarq.errors import StoreUnavailableError
-from monarq.model import ConfiguredQueue, DeadLetterFilter, Queue
+from monarq.model import ConfiguredQueue
 from monarq.operations.calls import StoreCalls
 from monarq.operations.operation import Operation
 from monarq.store.contract import Store
@@ -25,22 +25,16 @@ class WatchedStore(StoreCalls):
         get: Callable[[], Store],
         *,
         stirred: Callable[[str | None], None],
-        learned: Callable[[ConfiguredQueue], None],
-        forgotten: Callable[[str], None],
+        changed: Callable[[str, ConfiguredQueue | None], None],
         on_unavailable: Callable[[StoreUnavailableError], None],
     ) -> None:
         self._get = get
         self._stirred = stirred
-        self._learned = learned
-        self._forgotten = forgotten
+        self._changed = changed
         self._on_unavailable = on_unavailable
         self._after: dict[str, Done] = {
-            "set_paused": self._queue_changed,
-            "delete_queue": self._queue_gone,
-            "clear_queue": self._about_queue,
             "subscribe": self._anything,
             "skip": self._about_place,
-            "redrive": self._redriven,
             "delete_message": self._anything,
             "push": self._anything,
             "restore": self._anything,
@@ -56,10 +50,10 @@ class WatchedStore(StoreCalls):
         except StoreUnavailableError as error:
             self._on_unavailable(error)
             raise
-        if isinstance(result, ConfiguredQueue):
-            self._learned(result)
-        for queue in request.wakes(result):
-            self._stirred(queue)
+        for name, queue in request.changes(result).items():
+            self._changed(name, queue)
+        for woken in request.wakes(result):
+            self._stirred(woken)
         return result
 
     def __getattr__(self, name: str) -> Any:
@@ -85,22 +79,8 @@ class WatchedStore(StoreCalls):
     async def close(self) -> None:
         """The broker closes it."""
 
-    def _queue_changed(self, args: Any, options: Any, answer: Queue) -> None:
-        self._learned(answer)
-        self._stirred(answer.name)
-
-    def _queue_gone(self, args: Any, options: Any, answer: Any) -> None:
-        self._forgotten(_first(args, options, "name"))
-
-    def _about_queue(self, args: Any, options: Any, answer: Any) -> None:
-        self._stirred(_first(args, options, "name"))
-
     def _about_place(self, args: Any, options: Any, answer: Any) -> None:
         self._stirred(_first(args, options, "queue"))
-
-    def _redriven(self, args: Any, options: Any, answer: Any) -> None:
-        which: DeadLetterFilter = _first(args, options, "which")
-        self._stirred(options.get("to") or which.queue)
 
     def _anything(self, args: Any, options: Any, answer: Any) -> None:
         self._stirred(None)

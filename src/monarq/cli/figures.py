@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from monarq.clock import SystemClock
-from monarq.model import DEFAULT_GROUP, Group, QueueStats
+from monarq.model import DEFAULT_GROUP, Group, QueueInfo
 
 if TYPE_CHECKING:
     from monarq.client.client import Client
@@ -20,16 +20,16 @@ class Look(msgspec.Struct, frozen=True):
 
     at: float
     """Of a clock that only runs forward."""
-    queues: dict[str, QueueStats]
+    queues: dict[str, QueueInfo]
     groups: list[Group]
     workers: list[KnownWorker]
 
 
 def look(client: Client) -> Look:
-    from monarq.cli.queues import all_groups, all_stats
+    from monarq.cli.queues import all_groups, all_queues
     from monarq.jobs.processes import list_workers
 
-    queues = {row.queue: row for row in all_stats(client)}
+    queues = {queue.name: queue for queue in all_queues(client)}
     groups = list(all_groups(client))
     workers = [
         known for known in list_workers(client, SystemClock().now()) if known.state != "stopped"
@@ -40,7 +40,7 @@ def look(client: Client) -> Look:
 def queue_figures(before: Look, now: Look) -> list[dict[str, Any]]:
     """The busiest first, then by what is pending."""
     seconds = max(now.at - before.at, 1e-9)
-    rows = [_queue(name, stats, before, now, seconds) for name, stats in now.queues.items()]
+    rows = [_queue(queue, before, now, seconds) for queue in now.queues.values()]
     return sorted(
         rows,
         key=lambda row: (
@@ -51,18 +51,18 @@ def queue_figures(before: Look, now: Look) -> list[dict[str, Any]]:
     )
 
 
-def _queue(name: str, stats: QueueStats, before: Look, now: Look, seconds: float) -> dict[str, Any]:
-    earlier = before.queues.get(name, stats)
-    groups = [group for group in now.groups if group.queue == name]
+def _queue(queue: QueueInfo, before: Look, now: Look, seconds: float) -> dict[str, Any]:
+    counts, earlier = queue.counts, before.queues.get(queue.name, queue).counts
+    groups = [group for group in now.groups if group.queue == queue.name]
     slowest = max(groups, key=lambda group: group.lag_seconds, default=None)
     return {
-        "queue": name,
-        "kind": str(stats.kind),
-        "pending": stats.pending,
-        "pushed_per_second": _rate(stats.pushed - earlier.pushed, seconds),
-        "done_per_second": _rate(stats.completed - earlier.completed, seconds),
-        "failed_per_second": _rate(stats.failed - earlier.failed, seconds),
-        "dead_letters": stats.dead_letters,
+        "queue": queue.name,
+        "kind": str(queue.kind),
+        "pending": counts.pending,
+        "pushed_per_second": _rate(counts.pushed - earlier.pushed, seconds),
+        "done_per_second": _rate(counts.completed - earlier.completed, seconds),
+        "failed_per_second": _rate(counts.failed - earlier.failed, seconds),
+        "dead_letters": counts.dead_letters,
         "lag_seconds": 0.0 if slowest is None else round(slowest.lag_seconds, 1),
         "slowest_group": _group_name(slowest),
         "groups": len(groups),

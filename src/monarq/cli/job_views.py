@@ -9,7 +9,7 @@ from monarq.cli.formats import moment, payload_value
 from monarq.cli.looking import Looker
 from monarq.errors import InvalidRequestError, NotFoundError
 from monarq.job import CommandJob, job_state, read_job, read_result
-from monarq.model import Attempt, Item, ItemDetail, ItemState, Queue, QueueKind
+from monarq.model import Attempt, Item, ItemDetail, ItemState, QueueInfo, QueueKind
 from monarq.model.pages import all_rows
 
 #: Beyond so many, jobs that failed are counted as scheduled.
@@ -92,7 +92,7 @@ def find_job(client: Looker, job_id: str, queue: str | None) -> Item:
 
 
 def work_queues(client: Looker) -> list[str]:
-    queues: Iterator[Queue] = all_rows(
+    queues: Iterator[QueueInfo] = all_rows(
         lambda limit, after: client.admin.list_queues(limit=limit, after=after)
     )
     return [queue.name for queue in queues if queue.kind is QueueKind.WORK]
@@ -100,8 +100,7 @@ def work_queues(client: Looker) -> list[str]:
 
 def job_counts(client: Looker, queue: str) -> dict[str, int]:
     """How many jobs of a queue there are in each state."""
-    [stats] = client.admin.queue_stats(queue=queue).rows
-    states = stats.states
+    states = client.admin.get_queue(queue).counts.states
     waiting = states.get("scheduled", 0)
     failed = _failed(client, queue) if 0 < waiting <= _MOST_COUNTED else 0
     return {

@@ -281,7 +281,7 @@ def clear(
 
     with caller.client() as client:
         names = [queue] if queue is not None else work_queues(client)
-        total = sum(client.admin.queue_stats(queue=name).rows[0].stored for name in names)
+        total = sum(client.admin.get_queue(name).counts.stored for name in names)
         if total:
             confirm(f"Remove {counted(total, 'job')} from {', '.join(names)}?", yes)
         # Clearing leaves what is dead: that goes with its dead letters.

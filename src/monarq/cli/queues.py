@@ -18,10 +18,9 @@ from monarq.model import (
     DEFAULT_GROUP,
     ConfiguredQueue,
     Group,
-    Queue,
+    QueueInfo,
     QueueKind,
     QueueOptions,
-    QueueStats,
 )
 from monarq.model.pages import all_rows
 
@@ -56,11 +55,10 @@ def list_queues(
 ) -> None:
     """List queues, with what waits in them."""
     with caller.looking() as client:
-        stats = {row.queue: row for row in all_stats(client)}
         rows = [
-            queue_row(queue, stats[queue.name])
+            queue_row(queue)
             for queue in all_queues(client, namespace=namespace, task=task)
-            if kind in (None, queue.kind) and queue.name in stats
+            if kind in (None, queue.kind)
         ]
     caller.rows(
         rows,
@@ -69,34 +67,31 @@ def list_queues(
     )
 
 
-def queue_row(queue: Queue, stats: QueueStats) -> dict[str, Any]:
+def queue_row(queue: QueueInfo) -> dict[str, Any]:
+    counts = queue.counts
     return {
         "queue": queue.name,
         "kind": str(queue.kind),
         "namespace": queue.namespace,
         "task": queue.task,
         "state": "paused" if queue.paused else "open",
-        "pending": stats.pending,
-        "stored": stats.stored,
-        "pushed": stats.pushed,
-        "completed": stats.completed,
-        "failed": stats.failed,
-        "dead": stats.dead,
-        "dead_letters": stats.dead_letters,
-        "partitions": stats.partitions,
-        "states": stats.states,
+        "pending": counts.pending,
+        "stored": counts.stored,
+        "pushed": counts.pushed,
+        "completed": counts.completed,
+        "failed": counts.failed,
+        "dead": counts.dead,
+        "dead_letters": counts.dead_letters,
+        "partitions": queue.partitions,
+        "states": counts.states,
         "created_at": moment(queue.created_at),
     }
 
 
-def all_queues(client: Looker, **which: str | None) -> Iterator[Queue]:
+def all_queues(client: Looker, **which: str | None) -> Iterator[QueueInfo]:
     return all_rows(
         lambda limit, after: client.admin.list_queues(limit=limit, after=after, **which)
     )
-
-
-def all_stats(client: Looker) -> Iterator[QueueStats]:
-    return all_rows(lambda limit, after: client.admin.queue_stats(limit=limit, after=after))
 
 
 def all_groups(client: Looker, **which: str | None) -> Iterator[Group]:
@@ -118,10 +113,10 @@ def group_row(group: Group) -> dict[str, Any]:
     }
 
 
-def find_queue(client: Looker, name: str) -> Queue:
+def find_queue(client: Looker, name: str) -> QueueInfo:
     """The queue; if there is none, the error says which ones have a name like it."""
     try:
-        found: Queue = client.admin.get_queue(name)
+        found: QueueInfo = client.admin.get_queue(name)
     except NotFoundError:
         import difflib
 
@@ -138,9 +133,8 @@ def show(caller: Caller, name: NameArgument) -> None:
     """Show a queue: what is in it, its groups, and the options that are not at their default."""
     with caller.looking() as client:
         queue = find_queue(client, name)
-        [stats] = client.admin.queue_stats(queue=name).rows
         groups = [group_row(group) for group in all_groups(client, queue=name)]
-    row = queue_row(queue, stats)
+    row = queue_row(queue)
     options = msgspec.to_builtins(queue.options)
     defaults = msgspec.to_builtins(QueueOptions())
     changed = {key: value for key, value in options.items() if value != defaults[key]}
@@ -248,8 +242,11 @@ def resume(caller: Caller, name: NameArgument) -> None:
 def _set_paused(caller: Caller, name: str, paused: bool) -> None:
     with caller.client() as client:
         find_queue(client, name)
-        queue = client.admin.set_paused(name, paused)
-    state = "paused" if queue.paused else "open"
+        if paused:
+            client.admin.pause_queue(name)
+        else:
+            client.admin.resume_queue(name)
+    state = "paused" if paused else "open"
     caller.answer({"queue": name, "state": state}, f"{name} is {state}")
 
 
@@ -272,11 +269,10 @@ def clear(
     """Remove all messages or items of a queue; the queue, its groups and its dead letters stay."""
     with caller.client() as client:
         queue = find_queue(client, name)
-        [stats] = client.admin.queue_stats(queue=name).rows
-        if stats.stored:
+        if queue.counts.stored:
             which = "the scheduled items among " if scheduled_only else ""
             rest = " but the leased items" if keep_leased and not scheduled_only else ""
-            confirm(f"Remove {which}{_contents(queue, stats)}{rest} from {name!r} for good?", yes)
+            confirm(f"Remove {which}{_contents(queue)}{rest} from {name!r} for good?", yes)
         removed = client.admin.clear_queue(
             name, scheduled_only=scheduled_only, keep_leased=keep_leased
         )
@@ -289,25 +285,25 @@ def delete(caller: Caller, name: NameArgument, yes: YesOption = False) -> None:
     """Remove a queue with all that belongs to it: messages, groups, dead letters."""
     with caller.client() as client:
         queue = find_queue(client, name)
-        [stats] = client.admin.queue_stats(queue=name).rows
         groups = [group for group in all_groups(client, queue=name) if group.name != DEFAULT_GROUP]
-        lost = [_contents(queue, stats)]
+        lost = [_contents(queue)]
         if groups:
             lost.append(counted(len(groups), "group"))
-        if stats.dead_letters:
-            lost.append(counted(stats.dead_letters, "dead letter"))
+        if queue.counts.dead_letters:
+            lost.append(counted(queue.counts.dead_letters, "dead letter"))
         confirm(f"Delete queue {name!r} with {', '.join(lost)} for good?", yes)
         deleted = client.admin.delete_queue(name)
     value = {
         "queue": name,
-        "deleted": deleted,
-        "messages": stats.stored,
-        "dead_letters": stats.dead_letters,
+        "deleted": deleted.deleted,
+        "messages": deleted.messages,
+        "dead_letters": deleted.dead_letters,
     }
     caller.answer(value, f"deleted {name}")
 
 
-def _contents(queue: Queue, stats: QueueStats) -> str:
+def _contents(queue: QueueInfo) -> str:
+    counts = queue.counts
     what = "item" if queue.kind is QueueKind.WORK else "message"
-    pending = f" ({stats.pending:,} of them pending)" if stats.pending else ""
-    return f"{counted(stats.stored, what)}{pending}"
+    pending = f" ({counts.pending:,} of them pending)" if counts.pending else ""
+    return f"{counted(counts.stored, what)}{pending}"

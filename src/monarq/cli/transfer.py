@@ -29,7 +29,7 @@ from monarq.model import (
     Push,
     PushItem,
     PushStatus,
-    Queue,
+    QueueInfo,
     QueueKind,
     QueueOptions,
     StoredMessage,
@@ -141,11 +141,11 @@ def _write(output: IO[bytes], line: msgspec.Struct) -> None:
     output.write(b"\n")
 
 
-def _is_work(queue: Queue) -> bool:
+def _is_work(queue: QueueInfo) -> bool:
     return queue.kind is QueueKind.WORK
 
 
-def _queue_line(queue: Queue) -> QueueLine:
+def _queue_line(queue: QueueInfo) -> QueueLine:
     options, defaults = msgspec.to_builtins(queue.options), msgspec.to_builtins(QueueOptions())
     return QueueLine(
         queue=queue.name,
@@ -157,7 +157,7 @@ def _queue_line(queue: Queue) -> QueueLine:
     )
 
 
-def _messages(client: Client, queue: Queue) -> Iterator[MessageLine]:
+def _messages(client: Client, queue: QueueInfo) -> Iterator[MessageLine]:
     messages = all_rows(
         lambda limit, after: client.admin.list_messages(queue.name, limit=limit, after=after)
     )
@@ -179,7 +179,7 @@ def _message_line(message: StoredMessage) -> MessageLine:
     )
 
 
-def _items(client: Client, queue: Queue) -> Iterator[MessageLine]:
+def _items(client: Client, queue: QueueInfo) -> Iterator[MessageLine]:
     for state in _UNFINISHED:
         yield from map(_item_line, _items_in(client, queue.name, state))
 
@@ -283,7 +283,7 @@ class _Targets:
     def __init__(self, client: Client, to: str | None) -> None:
         self._client = client
         self._to = to
-        self._known: dict[str, ConfiguredQueue | None] = {}
+        self._known: dict[str, ConfiguredQueue | QueueInfo | None] = {}
 
     def begin(self, line: QueueLine) -> None:
         if line.version > _VERSION:
@@ -301,7 +301,7 @@ class _Targets:
                 options=line.options,
             )
             if line.paused:
-                self._client.admin.set_paused(name, True)
+                self._client.admin.pause_queue(name)
         if there.kind is not line.kind:
             raise ConflictError(
                 f"{name!r} is of kind {there.kind}, and {line.queue!r} in the file is of kind "
@@ -309,7 +309,7 @@ class _Targets:
             )
         self._known[name] = there
 
-    def _find(self, name: str) -> ConfiguredQueue | None:
+    def _find(self, name: str) -> ConfiguredQueue | QueueInfo | None:
         if name not in self._known:
             try:
                 self._known[name] = self._client.admin.get_queue(name)

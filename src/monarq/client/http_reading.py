@@ -8,15 +8,13 @@ from monarq.model import (
     Message,
     PartitionStats,
     Pushed,
-    Queue,
-    QueueStats,
     StoredMessage,
 )
 from monarq.times import parse_time
 from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
 from monarq.wire.push import PushedItem
-from monarq.wire.queues import PartitionRow, QueueRow
+from monarq.wire.queues import PartitionRow
 
 
 def micros(text: str) -> int:
@@ -53,20 +51,6 @@ def message_of(answer: PoppedMessage) -> Message:
     )
 
 
-def queue_of(row: QueueRow) -> Queue:
-    return Queue(
-        id=int(row.id),
-        name=row.name,
-        kind=row.kind,
-        namespace=row.namespace,
-        task=row.task,
-        paused=row.paused,
-        version=0,
-        created_at=micros(row.created_at),
-        options=row.options,
-    )
-
-
 def partition_of(row: PartitionRow) -> PartitionStats:
     return PartitionStats(
         queue=row.queue,
@@ -76,23 +60,6 @@ def partition_of(row: PartitionRow) -> PartitionStats:
         last_seq=row.last_seq,
         pending=row.pending,
         last_at=micros(row.last_pushed_at),
-    )
-
-
-def stats_of(row: QueueRow) -> QueueStats:
-    counts = row.messages
-    return QueueStats(
-        queue=row.name,
-        kind=row.kind,
-        partitions=row.partitions,
-        pushed=counts.pushed,
-        stored=counts.total,
-        pending=counts.pending,
-        completed=counts.completed,
-        failed=counts.failed,
-        dead=counts.dead,
-        dead_letters=counts.dead_letters,
-        states=counts.states,
     )
 
 

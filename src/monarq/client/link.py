@@ -21,8 +21,6 @@ from monarq.model import (
     Popped,
     Push,
     Pushed,
-    Queue,
-    QueueStats,
     Renew,
     Renewed,
     StoredMessage,
@@ -45,30 +43,7 @@ from monarq.store.validation import (
 class Admin(Calls, Protocol):
     """The calls beside the hot path; `store/contract/` says what each promises."""
 
-    async def get_queue(self, name: str) -> Queue: ...
-
-    async def list_queues(
-        self,
-        *,
-        namespace: str | None = None,
-        task: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Queue]: ...
-
-    async def delete_queue(self, name: str) -> bool: ...
-
     async def restore(self, push: Push) -> list[Pushed]: ...
-
-    async def clear_queue(
-        self, name: str, *, scheduled_only: bool = False, keep_leased: bool = False
-    ) -> int: ...
-
-    async def set_paused(self, name: str, paused: bool) -> Queue: ...
-
-    async def queue_stats(
-        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[QueueStats]: ...
 
     async def list_partitions(
         self, queue: str, *, limit: int = 100, after: str | None = None

@@ -24,10 +24,10 @@ from monarq.model import (
     Push,
     Pushed,
     PushItem,
-    Queue,
+    QueueCounts,
+    QueueInfo,
     QueueKind,
     QueueOptions,
-    QueueStats,
     SeekTo,
     StartFrom,
 )
@@ -296,15 +296,17 @@ class AsyncQueue(Generic[T]):
         except NotFoundError:
             return QueueKind.ORDERED
 
-    async def info(self) -> Queue:
+    async def info(self) -> QueueInfo:
+        """Return the queue with its counters and options; raise `NotFoundError`."""
         return await self._client.admin.get_queue(self.name)
 
-    async def stats(self) -> QueueStats:
-        [stats] = (await self._client.admin.queue_stats(queue=self.name)).rows
-        return stats
+    async def stats(self) -> QueueCounts:
+        """Return the counters of `info`."""
+        return (await self.info()).counts
 
     async def delete(self) -> bool:
-        return await self._client.admin.delete_queue(self.name)
+        """Delete the queue with all that belongs to it; return whether there was one."""
+        return (await self._client.admin.delete_queue(self.name)).deleted
 
     async def clear(self, *, scheduled_only: bool = False, keep_leased: bool = False) -> int:
         """Remove what is stored. Of a work queue only the scheduled items, or only the items
@@ -313,11 +315,13 @@ class AsyncQueue(Generic[T]):
             self.name, scheduled_only=scheduled_only, keep_leased=keep_leased
         )
 
-    async def pause(self) -> Queue:
-        return await self._client.admin.set_paused(self.name, True)
+    async def pause(self) -> None:
+        """Let pops find nothing; pushes and acks are still taken."""
+        await self._client.admin.pause_queue(self.name)
 
-    async def resume(self) -> Queue:
-        return await self._client.admin.set_paused(self.name, False)
+    async def resume(self) -> None:
+        """Let pops find messages again."""
+        await self._client.admin.resume_queue(self.name)
 
     async def partitions(
         self, *, limit: int = 100, after: str | None = None

@@ -19,8 +19,8 @@ from monarq.model import (
     Page,
     PartitionStats,
     Pushed,
-    Queue,
-    QueueStats,
+    QueueCounts,
+    QueueInfo,
     SeekTo,
     StartFrom,
 )
@@ -95,10 +95,10 @@ class SyncQueue(Generic[T]):
     def configure(self, **options: Any) -> ConfiguredQueue:
         return self._portal.run(self.queue.configure(**options))
 
-    def info(self) -> Queue:
+    def info(self) -> QueueInfo:
         return self._portal.run(self.queue.info())
 
-    def stats(self) -> QueueStats:
+    def stats(self) -> QueueCounts:
         return self._portal.run(self.queue.stats())
 
     def delete(self) -> bool:
@@ -109,11 +109,11 @@ class SyncQueue(Generic[T]):
             self.queue.clear(scheduled_only=scheduled_only, keep_leased=keep_leased)
         )
 
-    def pause(self) -> Queue:
-        return self._portal.run(self.queue.pause())
+    def pause(self) -> None:
+        self._portal.run(self.queue.pause())
 
-    def resume(self) -> Queue:
-        return self._portal.run(self.queue.resume())
+    def resume(self) -> None:
+        self._portal.run(self.queue.resume())
 
     def partitions(self, *, limit: int = 100, after: str | None = None) -> Page[PartitionStats]:
         return self._portal.run(self.queue.partitions(limit=limit, after=after))

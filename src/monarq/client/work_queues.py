@@ -9,7 +9,7 @@ from typing import Any
 
 from monarq.client.link import Link
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
-from monarq.model import ConfiguredQueue, QueueKind, QueueOptions
+from monarq.model import ConfiguredQueue, QueueInfo, QueueKind, QueueOptions
 
 
 class WorkQueues:
@@ -21,7 +21,7 @@ class WorkQueues:
         """Make it with these options, if it does not exist."""
         if name in self._known:
             return
-        queue: ConfiguredQueue
+        queue: ConfiguredQueue | QueueInfo
         try:
             queue = await self._link.admin.get_queue(name)
         except NotFoundError:

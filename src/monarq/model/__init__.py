@@ -42,7 +42,8 @@ from monarq.model.queues import (
     PartitionRange,
     PartitionStats,
     Queue,
-    QueueStats,
+    QueueCounts,
+    QueueInfo,
 )
 from monarq.model.upkeep import LifecycleReport, Record
 
@@ -92,10 +93,11 @@ __all__ = [
     "PushStatus",
     "Pushed",
     "Queue",
+    "QueueCounts",
     "QueueFlow",
+    "QueueInfo",
     "QueueKind",
     "QueueOptions",
-    "QueueStats",
     "Record",
     "Renew",
     "Renewed",

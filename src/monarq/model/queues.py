@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from monarq.ids import NumberText
 from monarq.model.queue_options import QueueKind, QueueOptions
+from monarq.times import Micros
 
 
 class ConfiguredQueue(Struct, frozen=True, rename="camel", kw_only=True):
@@ -19,6 +21,8 @@ class ConfiguredQueue(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Queue(ConfiguredQueue, frozen=True, rename="camel", kw_only=True):
+    """A queue without its counters, as stores and brokers keep it in memory."""
+
     paused: bool
     version: int
     """Counts the changes to this queue's settings; caches are checked against it."""
@@ -30,24 +34,36 @@ class Queue(ConfiguredQueue, frozen=True, rename="camel", kw_only=True):
         return ConfiguredQueue(**{name: getattr(self, name) for name in names})
 
 
-class QueueStats(Struct, frozen=True, rename="camel", kw_only=True):
+class QueueCounts(Struct, frozen=True, rename="camel", kw_only=True):
     """From counters kept as messages flow, never from counting messages."""
 
-    queue: str
-    kind: QueueKind
-    partitions: int
-    pushed: int
-    stored: int
+    stored: int = field(name="total")
     """Messages or items now kept."""
     pending: int
     """Ordered: what the slowest group still has before it (all that is stored, if there
     is no group). Work: scheduled, ready and leased."""
+    pushed: int
     completed: int
     failed: int
     dead: int
     dead_letters: int
     states: dict[str, int]
     """Work queues: items by state."""
+
+
+class QueueInfo(Struct, frozen=True, rename="camel", kw_only=True):
+    """A queue with its counters and options."""
+
+    id: NumberText
+    name: str
+    kind: QueueKind
+    namespace: str
+    task: str
+    paused: bool
+    created_at: Micros
+    partitions: int
+    counts: QueueCounts = field(name="messages")
+    options: QueueOptions
 
 
 class PartitionRange(Struct, frozen=True, rename="camel", kw_only=True):

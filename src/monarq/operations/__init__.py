@@ -23,12 +23,26 @@ from monarq.operations.items import (
     RetryItem,
 )
 from monarq.operations.operation import Operation, Paged
-from monarq.operations.queues import Configure
+from monarq.operations.queues import (
+    ClearQueue,
+    Configure,
+    DeleteQueue,
+    GetQueue,
+    ListQueues,
+    PauseQueue,
+    ResumeQueue,
+)
 from monarq.operations.records import DeleteRecord, GetRecord, ListRecords, PutRecord
 from monarq.operations.traces import AddTrace, ListTraceNames, ListTraces
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (
     Configure,
+    ListQueues,
+    GetQueue,
+    DeleteQueue,
+    ClearQueue,
+    PauseQueue,
+    ResumeQueue,
     ListDeadLetters,
     Redrive,
     PurgeDeadLetters,

@@ -16,6 +16,7 @@ from monarq.model import ItemDetail
 from monarq.model import ItemState
 from monarq.model import OutputPart
 from monarq.model import Page
+from monarq.model import QueueInfo
 from monarq.model import QueueKind
 from monarq.model import Record
 from monarq.model import SeekTo
@@ -44,7 +45,15 @@ from monarq.operations.items import Order
 from monarq.operations.items import ReadOutput
 from monarq.operations.items import RetryItem
 from monarq.operations.operation import Operation
+from monarq.operations.queues import ClearQueue
 from monarq.operations.queues import Configure
+from monarq.operations.queues import DeleteQueue
+from monarq.operations.queues import GetQueue
+from monarq.operations.queues import ListQueues
+from monarq.operations.queues import PauseQueue
+from monarq.operations.queues import QueueDeleted
+from monarq.operations.queues import QueuePaused
+from monarq.operations.queues import ResumeQueue
 from monarq.operations.records import DeleteRecord
 from monarq.operations.records import GetRecord
 from monarq.operations.records import ListRecords
@@ -72,6 +81,50 @@ class StoreCalls(Protocol):
         and the caller may not work on commands).
         """
         return await self.call(Configure(queue=queue, kind=kind, namespace=namespace, task=task, options=options))
+
+    async def list_queues(self, *, namespace: str | None = None, task: str | None = None, search: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[QueueInfo]:
+        """List queues by name, with their options and counters."""
+        return await self.call(ListQueues(namespace=namespace, task=task, search=search, limit=limit, offset=offset, after=after))
+
+    async def get_queue(self, queue: str) -> QueueInfo:
+        """Return a queue with its options and counters; raise `NotFoundError` if there is none."""
+        return await self.call(GetQueue(queue=queue))
+
+    async def delete_queue(self, queue: str) -> QueueDeleted:
+        """Delete a queue with all that belongs to it, its dead letters too.
+
+        Commands that run end, as their leases do. `ConflictError` if it is another queue's dead queue.
+        """
+        return await self.call(DeleteQueue(queue=queue))
+
+    async def clear_queue(self, queue: str, *, scheduled_only: bool = False, keep_leased: bool = False) -> int:
+        """Remove what is stored in a queue; return how many messages or items that were.
+
+        The queue and its dead letters stay, and its groups are at the end afterwards. The choices are
+        for work queues alone.
+        """
+        return await self.call(ClearQueue(queue=queue, scheduled_only=scheduled_only, keep_leased=keep_leased))
+
+    async def pause_queue(self, queue: str) -> QueuePaused:
+        """Let pops find nothing in a queue; it still takes pushes and acks."""
+        return await self.call(PauseQueue(queue=queue))
+
+    async def resume_queue(self, queue: str) -> QueuePaused:
+        """Let pops find the messages of a paused queue again."""
+        return await self.call(ResumeQueue(queue=queue))
+
+    async def redrive(self, *, all: bool = False, to_queue: str | None = None, limit: int = 1000, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> int:
+        """Put dead letters back into their queue, or into another; return how many.
+
+        Without a filter, `all` must be true. The oldest are put back first. In its own queue a message
+        goes to the end of its partition, for the group alone that failed on it, and an item starts
+        over with its attempts forgotten. In another queue it is a new push.
+        """
+        return await self.call(Redrive(all=all, to_queue=to_queue, limit=limit, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
+
+    async def purge_dead_letters(self, *, all: bool = False, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> int:
+        """Remove dead letters for good; return how many. Without a filter, `all` must be true."""
+        return await self.call(PurgeDeadLetters(all=all, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
 
     async def list_groups(self, *, queue: str | None = None, group: str | None = None, search: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Group]:
         """List groups by queue and name, a row for each group in each queue."""
@@ -162,17 +215,6 @@ class Calls(StoreCalls, Protocol):
         """List dead letters, newest first."""
         return await self.call(ListDeadLetters(limit=limit, offset=offset, after=after, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
 
-    async def redrive(self, *, all: bool = False, to_queue: str | None = None, limit: int = 1000, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> int:
-        """Put dead letters back into their queue, or into another; return how many.
-
-        Without a filter, `all` must be true. The oldest are put back first.
-        """
-        return await self.call(Redrive(all=all, to_queue=to_queue, limit=limit, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
-
-    async def purge_dead_letters(self, *, all: bool = False, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> int:
-        """Remove dead letters for good; return how many. Without a filter, `all` must be true."""
-        return await self.call(PurgeDeadLetters(all=all, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
-
     async def list_lagging_groups(self, *, min_lag_seconds: float = 60.0, queue: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[Group]:
         """List the groups whose oldest message has waited for a time."""
         return await self.call(ListLaggingGroups(min_lag_seconds=min_lag_seconds, queue=queue, limit=limit, offset=offset, after=after))
@@ -210,6 +252,37 @@ class SyncCalls(Protocol):
         """
         return self.call(Configure(queue=queue, kind=kind, namespace=namespace, task=task, options=options))
 
+    def list_queues(self, *, namespace: str | None = None, task: str | None = None, search: str | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[QueueInfo]:
+        """List queues by name, with their options and counters."""
+        return self.call(ListQueues(namespace=namespace, task=task, search=search, limit=limit, offset=offset, after=after))
+
+    def get_queue(self, queue: str) -> QueueInfo:
+        """Return a queue with its options and counters; raise `NotFoundError` if there is none."""
+        return self.call(GetQueue(queue=queue))
+
+    def delete_queue(self, queue: str) -> QueueDeleted:
+        """Delete a queue with all that belongs to it, its dead letters too.
+
+        Commands that run end, as their leases do. `ConflictError` if it is another queue's dead queue.
+        """
+        return self.call(DeleteQueue(queue=queue))
+
+    def clear_queue(self, queue: str, *, scheduled_only: bool = False, keep_leased: bool = False) -> int:
+        """Remove what is stored in a queue; return how many messages or items that were.
+
+        The queue and its dead letters stay, and its groups are at the end afterwards. The choices are
+        for work queues alone.
+        """
+        return self.call(ClearQueue(queue=queue, scheduled_only=scheduled_only, keep_leased=keep_leased))
+
+    def pause_queue(self, queue: str) -> QueuePaused:
+        """Let pops find nothing in a queue; it still takes pushes and acks."""
+        return self.call(PauseQueue(queue=queue))
+
+    def resume_queue(self, queue: str) -> QueuePaused:
+        """Let pops find the messages of a paused queue again."""
+        return self.call(ResumeQueue(queue=queue))
+
     def list_dead_letters(self, *, limit: int = 100, offset: int = 0, after: str | None = None, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> DeadLetterPage:
         """List dead letters, newest first."""
         return self.call(ListDeadLetters(limit=limit, offset=offset, after=after, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
@@ -217,7 +290,9 @@ class SyncCalls(Protocol):
     def redrive(self, *, all: bool = False, to_queue: str | None = None, limit: int = 1000, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> int:
         """Put dead letters back into their queue, or into another; return how many.
 
-        Without a filter, `all` must be true. The oldest are put back first.
+        Without a filter, `all` must be true. The oldest are put back first. In its own queue a message
+        goes to the end of its partition, for the group alone that failed on it, and an item starts
+        over with its attempts forgotten. In another queue it is a new push.
         """
         return self.call(Redrive(all=all, to_queue=to_queue, limit=limit, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -110,10 +111,11 @@ class Redriven(Struct, frozen=True, kw_only=True, rename="camel"):
 class Redrive(_Choice, Operation[int], frozen=True, kw_only=True):
     """Put dead letters back into their queue, or into another; return how many.
 
-    Without a filter, `all` must be true. The oldest are put back first.
+    Without a filter, `all` must be true. The oldest are put back first. In its own queue a message
+    goes to the end of its partition, for the group alone that failed on it, and an item starts
+    over with its attempts forgotten. In another queue it is a new push.
     """
 
-    composed = True
     routes = (
         Route(
             "POST",
@@ -134,6 +136,9 @@ class Redrive(_Choice, Operation[int], frozen=True, kw_only=True):
     def check(self) -> None:
         _check_meant(self.which, self.all)
 
+    def wakes(self, result: int) -> Iterable[str | None]:
+        return (self.to_queue or self.queue,)
+
 
 class Purged(Struct, frozen=True, kw_only=True, rename="camel"):
     deleted: int
@@ -142,7 +147,6 @@ class Purged(Struct, frozen=True, kw_only=True, rename="camel"):
 class PurgeDeadLetters(_Choice, Operation[int], frozen=True, kw_only=True):
     """Remove dead letters for good; return how many. Without a filter, `all` must be true."""
 
-    composed = True
     routes = (
         Route(
             "DELETE",

@@ -18,13 +18,13 @@ from the declaration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from msgspec import Meta, Struct
 
-from monarq.model import MAX_NAME_LENGTH, Page
+from monarq.model import MAX_NAME_LENGTH, ConfiguredQueue, Page
 from monarq.wire.paging import After, Limit, Offset
 
 R = TypeVar("R")
@@ -121,6 +121,10 @@ class Operation(
     def wakes(self, result: R) -> Iterable[str | None]:
         """Return the queues whose parked pops must look again; None stands for all queues."""
         return ()
+
+    def changes(self, result: R) -> Mapping[str, ConfiguredQueue | None]:
+        """Return the queues that have other settings now, by name; None for one that is gone."""
+        return {}
 
     def answer(self, route: Route, result: R) -> Any:
         """Return the HTTP answer for a result."""

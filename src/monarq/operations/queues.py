@@ -1,18 +1,23 @@
-"""Queues: making and changing them."""
+"""Queues: making and changing them, listing, pausing, clearing and deleting them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Struct, structs
 
 from monarq.ids import NumberText
-from monarq.model import ConfiguredQueue, QueueKind, QueueOptions
+from monarq.model import ConfiguredQueue, QueueInfo, QueueKind, QueueOptions
 from monarq.model.queue_options import QUEUE_OPTIONS
 from monarq.operations.codec import OptionsArgument
-from monarq.operations.operation import Body, Label, Name, Operation, Role, Route
+from monarq.operations.operation import Body, Label, Name, Operation, Paged, Role, Route
+from monarq.wire.paging import PageAnswer
+
+_QUEUES = "/api/v1/resources/queues"
+_QUEUE = f"{_QUEUES}/{{queue}}"
+
 
 # --- configuring -----------------------------------------------------------------------------
 
@@ -126,6 +131,9 @@ class Configure(Operation[ConfiguredQueue], frozen=True, kw_only=True):
         runs_commands = self.options is not None and self.options.get("runs_commands")
         return "the option runsCommands" if runs_commands else None
 
+    def changes(self, result: ConfiguredQueue) -> Mapping[str, ConfiguredQueue | None]:
+        return {self.queue: result}
+
     def wakes(self, result: ConfiguredQueue) -> Iterable[str | None]:
         return (self.queue,)
 
@@ -139,3 +147,177 @@ class Configure(Operation[ConfiguredQueue], frozen=True, kw_only=True):
             task=answer.task,
             options=QueueOptions(**own),
         )
+
+
+# --- looking -----------------------------------------------------------------------------------
+
+
+class QueuesAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
+    queues: list[QueueInfo]
+
+
+class ListQueues(Paged[QueueInfo], frozen=True, kw_only=True):
+    """List queues by name, with their options and counters."""
+
+    routes = (
+        Route(
+            "GET",
+            _QUEUES,
+            "List queues by name, with their options and counters",
+            answer=QueuesAnswer,
+            result="queues",
+        ),
+    )
+
+    namespace: Name | None = None
+    task: Name | None = None
+    search: Name | None = None
+    """Part of the name, in any case."""
+
+    def keep(self, row: QueueInfo) -> bool:
+        return self.search is None or self.search.casefold() in row.name.casefold()
+
+
+class GetQueue(Operation[QueueInfo], frozen=True, kw_only=True):
+    """Return a queue with its options and counters; raise `NotFoundError` if there is none."""
+
+    routes = (Route("GET", _QUEUE, "Describe a queue: options and counters", errors=(404,)),)
+
+    queue: Name
+
+
+# --- pausing ---------------------------------------------------------------------------------
+
+
+class QueuePaused(Struct, frozen=True, kw_only=True, rename="camel"):
+    queue: str
+    paused: bool
+
+
+class PauseQueue(Operation[QueuePaused], frozen=True, kw_only=True):
+    """Let pops find nothing in a queue; it still takes pushes and acks."""
+
+    routes = (
+        Route(
+            "POST",
+            f"{_QUEUE}/pause",
+            "Pause a queue: it takes pushes and acks, and pops find nothing",
+            role=Role.ADMIN,
+            errors=(404,),
+        ),
+    )
+
+    queue: Name
+
+    def wakes(self, result: QueuePaused) -> Iterable[str | None]:
+        return (self.queue,)
+
+
+class ResumeQueue(Operation[QueuePaused], frozen=True, kw_only=True):
+    """Let pops find the messages of a paused queue again."""
+
+    routes = (
+        Route(
+            "POST",
+            f"{_QUEUE}/resume",
+            "Let pops find messages again",
+            role=Role.ADMIN,
+            errors=(404,),
+        ),
+    )
+
+    queue: Name
+
+    def wakes(self, result: QueuePaused) -> Iterable[str | None]:
+        return (self.queue,)
+
+
+# --- removing --------------------------------------------------------------------------------
+
+
+class QueueCleared(Struct, frozen=True, kw_only=True, rename="camel"):
+    queue: str
+    cleared: int
+
+
+class ClearWhole(Body, frozen=True, kw_only=True, rename="camel"):
+    """Queen's route takes no options."""
+
+    def fields(self) -> dict[str, Any]:
+        return {}
+
+
+class ClearQueue(Operation[int], frozen=True, kw_only=True):
+    """Remove what is stored in a queue; return how many messages or items that were.
+
+    The queue and its dead letters stay, and its groups are at the end afterwards. The choices are
+    for work queues alone.
+    """
+
+    routes = (
+        Route(
+            "POST",
+            f"{_QUEUE}/clear",
+            "Remove what is stored in a queue, not the queue nor its dead letters",
+            role=Role.ADMIN,
+            needs_body=False,
+            answer=QueueCleared,
+            result="cleared",
+            errors=(404, 409),
+        ),
+        Route(
+            "DELETE",
+            "/api/v1/queues/{queue}/clear",
+            "Remove all that is stored in a queue, as Queen's clients call it",
+            role=Role.ADMIN,
+            body=ClearWhole,
+            answer=QueueCleared,
+            result="cleared",
+            errors=(404,),
+            name="clearQueueLikeQueen",
+        ),
+    )
+
+    queue: Name
+    scheduled_only: bool = False
+    """Remove only the scheduled items."""
+    keep_leased: bool = False
+    """Leave the items that are under a live lease."""
+
+    def wakes(self, result: int) -> Iterable[str | None]:
+        return (self.queue,)
+
+    def answer(self, route: Route, result: int) -> QueueCleared:
+        return QueueCleared(queue=self.queue, cleared=result)
+
+
+class QueueDeleted(Struct, frozen=True, kw_only=True, rename="camel"):
+    deleted: bool
+    """False if there was no such queue."""
+    queue: str
+    messages: int
+    """How many messages or items went with it."""
+    dead_letters: int
+
+
+class DeleteQueue(Operation[QueueDeleted], frozen=True, kw_only=True):
+    """Delete a queue with all that belongs to it, its dead letters too.
+
+    Commands that run end, as their leases do. `ConflictError` if it is another queue's dead queue.
+    """
+
+    # Answers 200 also for a queue that is not there: Queen's clients delete before they create.
+    routes = (
+        Route(
+            "DELETE",
+            _QUEUE,
+            "Delete a queue with all that belongs to it",
+            role=Role.ADMIN,
+            errors=(409,),
+        ),
+    )
+
+    queue: Name
+
+    def changes(self, result: QueueDeleted) -> Mapping[str, ConfiguredQueue | None]:
+        return {self.queue: None}

@@ -54,7 +54,7 @@ async def message_rows(
     store: Store, queue: str, query: MessagesQuery | QueueMessagesQuery
 ) -> Page[MessageRow]:
     """What is kept in a queue, as the query asks."""
-    found = await store.get_queue(queue)
+    found = await store.queue_settings(queue)
     since, until = time_or_none(query.from_, "from"), time_or_none(query.to, "to")
     if found.kind is QueueKind.WORK:
         return await _item_rows(store, queue, query, since, until)

@@ -7,10 +7,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from monarq.model import Queue, QueueKind, QueueStats
+from monarq.model import QueueCounts, QueueInfo, QueueKind
 from monarq.model.pages import MOST_ROWS
 from monarq.store.contract import Store
-from monarq.wire.queues import QueueCounts
 
 SLOW_SECONDS = 0.05
 LEAST_KEPT_SECONDS = 1.0
@@ -33,29 +32,30 @@ class Totals:
     dead: int = 0
     dead_letters: int = 0
     states: dict[str, int] = field(default_factory=dict)
-    first: list[tuple[Queue, QueueStats]] = field(default_factory=list)
+    first: list[QueueInfo] = field(default_factory=list)
     """The first `MOST_ROWS` queues by name; only of sums over all queues."""
     namespaces: dict[str, Totals] = field(default_factory=dict)
     tasks: dict[str, Totals] = field(default_factory=dict)
 
-    def add(self, queue: Queue, stats: QueueStats) -> None:
+    def add(self, queue: QueueInfo) -> None:
+        counts = queue.counts
         self.queues += 1
         self.work_queues += queue.kind is QueueKind.WORK
         self.paused_queues += queue.paused
-        self.partitions += stats.partitions
-        self.stored += stats.stored
-        self.pending += stats.pending
-        self.pushed += stats.pushed
-        self.completed += stats.completed
-        self.failed += stats.failed
-        self.dead += stats.dead
-        self.dead_letters += stats.dead_letters
-        for state, count in stats.states.items():
+        self.partitions += queue.partitions
+        self.stored += counts.stored
+        self.pending += counts.pending
+        self.pushed += counts.pushed
+        self.completed += counts.completed
+        self.failed += counts.failed
+        self.dead += counts.dead
+        self.dead_letters += counts.dead_letters
+        for state, count in counts.states.items():
             self.states[state] = self.states.get(state, 0) + count
 
     def counts(self) -> QueueCounts:
         return QueueCounts(
-            total=self.stored,
+            stored=self.stored,
             pending=self.pending,
             pushed=self.pushed,
             completed=self.completed,
@@ -64,19 +64,6 @@ class Totals:
             dead_letters=self.dead_letters,
             states=self.states,
         )
-
-
-def counts_of(stats: QueueStats) -> QueueCounts:
-    return QueueCounts(
-        total=stats.stored,
-        pending=stats.pending,
-        pushed=stats.pushed,
-        completed=stats.completed,
-        failed=stats.failed,
-        dead=stats.dead,
-        dead_letters=stats.dead_letters,
-        states=stats.states,
-    )
 
 
 class TotalsReader:
@@ -117,19 +104,13 @@ async def _queue_totals(
     after = None
     while True:
         page = await store.list_queues(namespace=namespace, task=task, limit=MOST_ROWS, after=after)
-        stats = {one.queue: one for one in await store.stats_of([q.name for q in page.rows])}
         for queue in page.rows:
-            if queue.name in stats:
-                _add(totals, queue, stats[queue.name])
-                if after is None:
-                    totals.first.append((queue, stats[queue.name]))
+            totals.add(queue)
+            for name, labels in ((queue.namespace, totals.namespaces), (queue.task, totals.tasks)):
+                if name:
+                    labels.setdefault(name, Totals()).add(queue)
+        if after is None:
+            totals.first = page.rows
         after = page.next
         if after is None:
             return totals
-
-
-def _add(totals: Totals, queue: Queue, stats: QueueStats) -> None:
-    totals.add(queue, stats)
-    for name, labels in ((queue.namespace, totals.namespaces), (queue.task, totals.tasks)):
-        if name:
-            labels.setdefault(name, Totals()).add(queue, stats)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from monarq.clock import SECOND, SystemClock
 from monarq.errors import MonarqError, NotFoundError
-from monarq.model import Group, Page, QueueKind, QueueStats
+from monarq.model import Group, Page, QueueInfo, QueueKind
 from monarq.server.metric_families import Family, Labels, counter, gauge
 from monarq.store.contract import Store
 
@@ -68,7 +68,7 @@ class StoreMetrics:
     async def _read(self) -> None:
         try:
             store = self._store()
-            queues = await _all(lambda after: store.queue_stats(limit=PAGE, after=after))
+            queues = await _all(lambda after: store.list_queues(limit=PAGE, after=after))
             groups = await _all(lambda after: store.list_groups(limit=PAGE, after=after))
             ages = await _ages(store, queues)
             figures = await store.health_figures()
@@ -88,33 +88,33 @@ class StoreMetrics:
         finally:
             self._read_at = time.monotonic()
 
-    def _of_queues(self, queues: list[QueueStats]) -> list[Family]:
+    def _of_queues(self, queues: list[QueueInfo]) -> list[Family]:
         self._choose(queues)
-        kinds = [(stats, (self._label(stats.queue), stats.kind.value)) for stats in queues]
-        own = [(stats, labels) for stats, labels in kinds if labels[0] != OTHER]
+        kinds = [(queue, (self._label(queue.name), queue.kind.value)) for queue in queues]
+        own = [labels for _, labels in kinds if labels[0] != OTHER]
         families = [
             gauge(
                 "monarq_queue_pending",
                 "Messages or items that are not done, for the group furthest behind",
-                _summed((labels, stats.pending) for stats, labels in kinds),
+                _summed((labels, queue.counts.pending) for queue, labels in kinds),
                 ("queue", "kind"),
             ),
             gauge(
                 "monarq_queue_stored",
                 "Messages or items that are kept",
-                _summed((labels, stats.stored) for stats, labels in kinds),
+                _summed((labels, queue.counts.stored) for queue, labels in kinds),
                 ("queue", "kind"),
             ),
             gauge(
                 "monarq_queue_dead_letters",
                 "Dead letters that are kept",
-                _summed((labels, stats.dead_letters) for stats, labels in kinds),
+                _summed((labels, queue.counts.dead_letters) for queue, labels in kinds),
                 ("queue", "kind"),
             ),
             gauge(
                 "monarq_queue_partitions",
                 "Partitions",
-                _summed((labels, stats.partitions) for stats, labels in kinds),
+                _summed((labels, queue.partitions) for queue, labels in kinds),
                 ("queue", "kind"),
             ),
             gauge(
@@ -122,9 +122,9 @@ class StoreMetrics:
                 "Items of a work queue by state",
                 _summed(
                     ((labels[0], state), count)
-                    for stats, labels in kinds
-                    if stats.kind is QueueKind.WORK
-                    for state, count in stats.states.items()
+                    for queue, labels in kinds
+                    if queue.kind is QueueKind.WORK
+                    for state, count in queue.counts.states.items()
                 ),
                 ("queue", "state"),
             ),
@@ -137,7 +137,7 @@ class StoreMetrics:
             ("failed", "Deliveries that failed"),
             ("dead", "Messages or items that died"),
         ):
-            values = _summed((labels, getattr(stats, name)) for stats, labels in kinds)
+            values = _summed((labels, getattr(queue.counts, name)) for queue, labels in kinds)
             families.append(counter(f"monarq_queue_{name}", text, values, ("queue", "kind")))
         return families
 
@@ -175,14 +175,14 @@ class StoreMetrics:
             ),
         ]
 
-    def _choose(self, queues: list[QueueStats]) -> None:
-        names = {stats.queue for stats in queues}
+    def _choose(self, queues: list[QueueInfo]) -> None:
+        names = {queue.name for queue in queues}
         self._own &= names
         self._seen &= names
-        new = [stats for stats in queues if stats.queue not in self._seen]
-        new.sort(key=lambda stats: (-stats.pending, -stats.pushed, stats.queue))
+        new = [queue for queue in queues if queue.name not in self._seen]
+        new.sort(key=lambda queue: (-queue.counts.pending, -queue.counts.pushed, queue.name))
         room = max(0, self._limit - len(self._own))
-        self._own.update(stats.queue for stats in new[:room])
+        self._own.update(queue.name for queue in new[:room])
         self._seen = names
 
     def _label(self, queue: str) -> str:
@@ -202,18 +202,16 @@ async def _all(page: Callable[[str | None], Awaitable[Page[T]]]) -> list[T]:
     return rows
 
 
-async def _ages(store: Store, queues: list[QueueStats]) -> list[tuple[str, float]]:
+async def _ages(store: Store, queues: list[QueueInfo]) -> list[tuple[str, float]]:
     """How old the next item is of the work queues that have one."""
-    busy = [stats for stats in queues if stats.kind is QueueKind.WORK and stats.pending]
-    busy.sort(key=lambda stats: -stats.pending)
+    busy = [queue for queue in queues if queue.kind is QueueKind.WORK and queue.counts.pending]
+    busy.sort(key=lambda queue: -queue.counts.pending)
     now = SystemClock().now()
     ages: list[tuple[str, float]] = []
-    for stats in busy[:MOST_WORK_QUEUES]:
+    for queue in busy[:MOST_WORK_QUEUES]:
         with contextlib.suppress(NotFoundError):  # deleted meanwhile
-            page = await store.list_items(stats.queue, order="next", limit=1)
-            ages += [
-                (stats.queue, max((now - item.created_at) / SECOND, 0.0)) for item in page.rows
-            ]
+            page = await store.list_items(queue.name, order="next", limit=1)
+            ages += [(queue.name, max((now - item.created_at) / SECOND, 0.0)) for item in page.rows]
     return ages
 
 

@@ -47,7 +47,7 @@ class SinkStore:
 
     def queue_kind(self, name: str) -> QueueKind | None:
         try:
-            return self.run(self._store.get_queue(name)).kind
+            return self.run(self._store.queue_settings(name)).kind
         except NotFoundError:
             return None
 

@@ -4,75 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from monarq.model import QueueKind, QueueOptions
+from monarq.model import QueueCounts
 from monarq.wire.paging import PageAnswer, PageQuery
 from monarq.wire.shown import NameFilter, PartitionIdText, TimeText
-
-
-class QueuesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
-    namespace: NameFilter | None = None
-    task: NameFilter | None = None
-    search: NameFilter | None = None
-    """Part of the name, in any case."""
-
-
-class QueueCounts(Struct, frozen=True, kw_only=True, rename="camel"):
-    total: int
-    """What is kept now."""
-    pending: int
-    """Ordered: what the slowest group still has before it. Work: what is not finished."""
-    pushed: int
-    completed: int
-    failed: int
-    dead: int
-    dead_letters: int
-    states: dict[str, int]
-    """Work queues: items by state."""
-
-
-class QueueRow(Struct, frozen=True, kw_only=True, rename="camel"):
-    id: str
-    name: str
-    kind: QueueKind
-    namespace: str
-    task: str
-    paused: bool
-    created_at: TimeText
-    partitions: int
-    messages: QueueCounts
-    options: QueueOptions
-
-
-class QueuesAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
-    queues: list[QueueRow]
-
-
-class QueueDeleted(Struct, frozen=True, kw_only=True, rename="camel"):
-    deleted: bool
-    """False: there was none."""
-    queue: str
-    messages: int
-    """How many messages or items went with it."""
-    dead_letters: int
-
-
-class ClearBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """For work queues; an empty body clears the whole queue, of either kind."""
-
-    scheduled_only: bool = False
-    """Remove only the scheduled items."""
-    keep_leased: bool = False
-    """Leave the items that are under a live lease."""
-
-
-class QueueCleared(Struct, frozen=True, kw_only=True, rename="camel"):
-    queue: str
-    cleared: int
-
-
-class QueuePaused(Struct, frozen=True, kw_only=True, rename="camel"):
-    queue: str
-    paused: bool
 
 
 class LabelRow(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -57,7 +57,7 @@ async def over_time(service: Service, request: Request) -> Response:
     span = _span(service, query.interval, query.from_, query.to, _DAY)
     names = None
     if query.queue is not None:
-        await store.get_queue(query.queue)
+        await store.queue_settings(query.queue)
     elif query.namespace is not None or query.task is not None:
         names = await _labelled(store, query.namespace, query.task)
     points = await activity(

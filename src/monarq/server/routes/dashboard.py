@@ -54,7 +54,7 @@ async def get_series(service: Service, request: Request) -> Response:
     sight = await service.sampler.current()
     if query.queue is None:
         return json_answer(await series_of_all(store, query.range, sight.view))
-    await store.get_queue(query.queue)
+    await store.queue_settings(query.queue)
     return json_answer(await series_of_queue(store, query.range, sight.view, query.queue))
 
 

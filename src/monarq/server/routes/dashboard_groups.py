@@ -83,7 +83,7 @@ async def list_failing(service: Service, request: Request) -> Response:
     query: FailingQuery = request.query
     group, queue = path_name(request, "group"), path_name(request, "queue")
     store = service.broker.store
-    found = await store.get_queue(queue)
+    found = await store.queue_settings(queue)
     failing = await store.list_failing(queue, group, limit=query.limit)
     rows = [await _failing(store, one, found.options.retry_limit, service.now()) for one in failing]
     return json_answer(FailingAnswer(failing=rows, truncated=len(failing) == query.limit))

@@ -81,7 +81,7 @@ async def _find_anywhere(
 
 async def _found(store: Store, partition_id: int, seq: int) -> FoundRow:
     partition = await store.get_partition(partition_id)
-    queue = await store.get_queue(partition.queue)
+    queue = await store.queue_settings(partition.queue)
     own = message_id(partition_id, seq)
     kind: Literal["message", "item"] = "message"
     if queue.kind is QueueKind.WORK:
@@ -139,7 +139,7 @@ async def list_states(service: Service, request: Request) -> Response:
     partition_id = path_partition_id(request)
     store = service.broker.store
     message = await store.get_message(partition_id, path_name(request, "transactionId"))
-    options = (await store.get_queue(message.queue)).options
+    options = (await store.queue_settings(message.queue)).options
     standings = await store.standings_of(partition_id)
     return json_answer(
         GroupStatesAnswer(

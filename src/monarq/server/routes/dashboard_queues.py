@@ -85,7 +85,7 @@ def _key(view: View, sort: str) -> Callable[[QueueFlow], float] | None:
 
 async def get_queue(service: Service, request: Request) -> Response:
     name = path_name(request, "queue")
-    queue = await service.broker.store.get_queue(name)
+    queue = await service.broker.store.queue_settings(name)
     view = await _view_of(service, name)
     groups = sorted(view.now.groups.get(name, {}).values(), key=lambda group: group.group)
     return json_answer(

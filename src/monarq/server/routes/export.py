@@ -174,7 +174,7 @@ def _slot(service: Service, request: Request) -> Slot:
 
 
 async def _check_ordered(store: Store, queue: str) -> None:
-    if (await store.get_queue(queue)).kind is not QueueKind.ORDERED:
+    if (await store.queue_settings(queue)).kind is not QueueKind.ORDERED:
         raise ConflictError(f"{queue!r} is a work queue: it has items, which are not exported")
 
 

@@ -16,6 +16,7 @@ from monarq.model import (
     QueueKind,
 )
 from monarq.model.pages import MOST_ROWS
+from monarq.operations.dead_letters import Redrive
 from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
@@ -49,7 +50,7 @@ async def get_message(service: Service, request: Request) -> Response:
     store = service.broker.store
     partition_id, transaction_id = _address(request)
     partition = await store.get_partition(partition_id)
-    queue = await store.get_queue(partition.queue)
+    queue = await store.queue_settings(partition.queue)
     if queue.kind is QueueKind.WORK:
         item = await _find_item(store, partition.queue, partition_id, transaction_id)
         row = item_as_message(item)
@@ -97,8 +98,8 @@ async def retry_message(service: Service, request: Request) -> Response:
     )
     if not letters:
         raise NotFoundError(f"partition {partition_id} has no dead letter {transaction_id!r}")
-    redriven = await store.redrive(
-        DeadLetterFilter(ids=[letter.id for letter in letters]),
+    redriven = await service.broker.call(
+        Redrive(ids=[letter.id for letter in letters]),
         commands=request.principal.may_run_commands,
     )
     if not redriven:

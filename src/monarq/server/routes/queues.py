@@ -1,18 +1,14 @@
-"""Queues: listing, describing, deleting, clearing and pausing them; what labels they have."""
+"""Queues: operations, how much is before groups, partitions, what labels queues have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from monarq.errors import NotFoundError
-from monarq.model import Page, PartitionStats, Queue, QueueStats
-from monarq.operations.operation import Role
+from monarq.model import Page, PartitionStats
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.operations import routes_of
 from monarq.server.paging import paged
 from monarq.server.parameters import path_name
-from monarq.server.queue_totals import Totals, counts_of
+from monarq.server.queue_totals import Totals
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.collecting import collect
@@ -20,7 +16,6 @@ from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.paging import PageQuery
 from monarq.wire.queues import (
-    ClearBody,
     DepthAnswer,
     DepthQuery,
     LabelRow,
@@ -30,118 +25,8 @@ from monarq.wire.queues import (
     PartitionRow,
     PartitionsAnswer,
     PartitionsQuery,
-    QueueCleared,
-    QueueDeleted,
-    QueuePaused,
-    QueueRow,
-    QueuesAnswer,
-    QueuesQuery,
     TasksAnswer,
 )
-
-
-async def list_queues(service: Service, request: Request) -> Response:
-    query: QueuesQuery = request.query
-    store = service.broker.store
-    page = await collect(
-        lambda limit, after: store.list_queues(
-            namespace=query.namespace, task=query.task, limit=limit, after=after
-        ),
-        query,
-        keep=named_like(query.search),
-    )
-    return json_answer(QueuesAnswer(queues=await _rows(store, page.rows), **paged(query, page)))
-
-
-def named_like(part: str | None) -> Callable[[Queue], bool] | None:
-    if part is None:
-        return None
-    wanted = part.casefold()
-    return lambda queue: wanted in queue.name.casefold()
-
-
-async def _rows(store: Store, queues: list[Queue]) -> list[QueueRow]:
-    stats = {one.queue: one for one in await store.stats_of([queue.name for queue in queues])}
-    # A queue that was deleted meanwhile is not listed.
-    return [_row(queue, stats[queue.name]) for queue in queues if queue.name in stats]
-
-
-def _row(queue: Queue, stats: QueueStats) -> QueueRow:
-    return QueueRow(
-        id=str(queue.id),
-        name=queue.name,
-        kind=queue.kind,
-        namespace=queue.namespace,
-        task=queue.task,
-        paused=queue.paused,
-        created_at=iso(queue.created_at),
-        partitions=stats.partitions,
-        messages=counts_of(stats),
-        options=queue.options,
-    )
-
-
-async def get_queue(service: Service, request: Request) -> Response:
-    return json_answer(await queue_row(service.broker.store, path_name(request, "queue")))
-
-
-async def queue_row(store: Store, name: str) -> QueueRow:
-    rows = await _rows(store, [await store.get_queue(name)])
-    if not rows:
-        raise NotFoundError(f"there is no queue {name!r}")
-    return rows[0]
-
-
-async def delete_queue(service: Service, request: Request) -> Response:
-    """Answers 200 for a queue that is not there too: Queen's clients delete before they create."""
-    store = service.broker.store
-    name = path_name(request, "queue")
-    stats = await store.stats_of([name])
-    deleted = await store.delete_queue(name, commands=request.principal.may_run_commands)
-    return json_answer(
-        QueueDeleted(
-            deleted=deleted,
-            queue=name,
-            messages=stats[0].stored if deleted and stats else 0,
-            dead_letters=stats[0].dead_letters if deleted and stats else 0,
-        )
-    )
-
-
-async def clear_queue(service: Service, request: Request) -> Response:
-    name = path_name(request, "queue")
-    body: ClearBody = request.body
-    removed = await service.broker.store.clear_queue(
-        name,
-        scheduled_only=body.scheduled_only,
-        keep_leased=body.keep_leased,
-        commands=request.principal.may_run_commands,
-    )
-    return json_answer(QueueCleared(queue=name, cleared=removed))
-
-
-async def clear_whole_queue(service: Service, request: Request) -> Response:
-    name = path_name(request, "queue")
-    removed = await service.broker.store.clear_queue(
-        name, commands=request.principal.may_run_commands
-    )
-    return json_answer(QueueCleared(queue=name, cleared=removed))
-
-
-async def pause(service: Service, request: Request) -> Response:
-    return await _set_paused(service, request, True)
-
-
-async def resume(service: Service, request: Request) -> Response:
-    return await _set_paused(service, request, False)
-
-
-async def _set_paused(service: Service, request: Request, paused: bool) -> Response:
-    queue = await service.broker.store.set_paused(
-        path_name(request, "queue"), paused, commands=request.principal.may_run_commands
-    )
-    return json_answer(QueuePaused(queue=queue.name, paused=queue.paused))
-
 
 # --- partitions ------------------------------------------------------------------------------
 
@@ -193,12 +78,12 @@ async def depth(service: Service, request: Request) -> Response:
 async def _depth_of_queue(
     store: Store, name: str, query: DepthQuery
 ) -> tuple[int, Page[PartitionDepth]]:
-    stats = (await store.queue_stats(queue=name)).rows[0]
+    queue = await store.get_queue(name)
     page = await collect(
         lambda limit, after: store.list_partitions(name, limit=limit, after=after), query
     )
     rows = [PartitionDepth(partition=one.partition, pending=one.pending) for one in page.rows]
-    return stats.pending, Page(rows, page.next)
+    return queue.counts.pending, Page(rows, page.next)
 
 
 async def _depth_of_group(
@@ -271,34 +156,6 @@ ROUTES = (
     *routes_of("queues"),
     Route(
         method="GET",
-        path=_QUEUES,
-        handler=list_queues,
-        summary="List queues by name, with their options and counters",
-        tag="queues",
-        query=QueuesQuery,
-        answer=QueuesAnswer,
-    ),
-    Route(
-        method="GET",
-        path=f"{_QUEUES}/{{queue}}",
-        handler=get_queue,
-        summary="Describe a queue: options and counters",
-        tag="queues",
-        answer=QueueRow,
-        errors=(404,),
-    ),
-    Route(
-        method="DELETE",
-        path=f"{_QUEUES}/{{queue}}",
-        handler=delete_queue,
-        summary="Delete a queue with all that belongs to it",
-        tag="queues",
-        role=Role.ADMIN,
-        answer=QueueDeleted,
-        errors=(409,),
-    ),
-    Route(
-        method="GET",
         path=f"{_QUEUES}/{{queue}}/depth",
         handler=depth,
         operation="getDepth",
@@ -306,51 +163,6 @@ ROUTES = (
         tag="queues",
         query=DepthQuery,
         answer=DepthAnswer,
-        errors=(404,),
-    ),
-    Route(
-        method="POST",
-        path=f"{_QUEUES}/{{queue}}/clear",
-        handler=clear_queue,
-        summary="Remove what is stored in a queue, not the queue nor its dead letters",
-        tag="queues",
-        role=Role.ADMIN,
-        body=ClearBody,
-        needs_body=False,
-        answer=QueueCleared,
-        errors=(404, 409),
-    ),
-    Route(
-        method="DELETE",
-        path="/api/v1/queues/{queue}/clear",
-        handler=clear_whole_queue,
-        operation="clearQueueLikeQueen",
-        summary="Remove all that is stored in a queue, as Queen's clients call it",
-        tag="queues",
-        role=Role.ADMIN,
-        answer=QueueCleared,
-        errors=(404,),
-    ),
-    Route(
-        method="POST",
-        path=f"{_QUEUES}/{{queue}}/pause",
-        handler=pause,
-        operation="pauseQueue",
-        summary="Pause a queue: it takes pushes and acks, and pops find nothing",
-        tag="queues",
-        role=Role.ADMIN,
-        answer=QueuePaused,
-        errors=(404,),
-    ),
-    Route(
-        method="POST",
-        path=f"{_QUEUES}/{{queue}}/resume",
-        handler=resume,
-        operation="resumeQueue",
-        summary="Let pops find messages again",
-        tag="queues",
-        role=Role.ADMIN,
-        answer=QueuePaused,
         errors=(404,),
     ),
     Route(

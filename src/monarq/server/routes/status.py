@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from monarq.health import Health, State
-from monarq.model import Queue, QueueStats
+from monarq.model import QueueInfo
+from monarq.operations.http import input_type
 from monarq.operations.operation import Role
+from monarq.operations.queues import ListQueues
 from monarq.server.answers import json_answer
 from monarq.server.buffer_rows import buffer_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.message_rows import message_rows
 from monarq.server.paging import paged
 from monarq.server.parameters import path_name
-from monarq.server.queue_totals import Totals, counts_of
-from monarq.server.routes.queues import named_like, partition_row, queue_row
+from monarq.server.queue_totals import Totals
+from monarq.server.routes.queues import partition_row
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.store.collecting import collect
 from monarq.times import iso
 from monarq.wire.messages import MessagesAnswer, QueueMessagesQuery
-from monarq.wire.queues import QueuesQuery
 from monarq.wire.status import (
     BufferAnswer,
     DetailQuery,
@@ -84,29 +86,29 @@ async def _queues(service: Service, query: StatusQuery) -> tuple[Totals, list[St
     namespace, task = query.namespace, query.task
     if query.queue is None:
         totals = await service.totals.read(namespace=namespace, task=task)
-        return totals, [_status_row(*pair) for pair in totals.first]
+        return totals, list(map(_status_row, totals.first))
     store = service.broker.store
     totals, rows = Totals(), []
     queue = await store.get_queue(query.queue)
     if namespace in (None, queue.namespace) and task in (None, queue.task):
-        for stats in await store.stats_of([queue.name]):
-            totals.add(queue, stats)
-            rows.append(_status_row(queue, stats))
+        totals.add(queue)
+        rows.append(_status_row(queue))
     return totals, rows
 
 
-def _status_row(queue: Queue, stats: QueueStats) -> StatusQueueRow:
+def _status_row(queue: QueueInfo) -> StatusQueueRow:
+    counts = queue.counts
     return StatusQueueRow(
         id=str(queue.id),
         name=queue.name,
         namespace=queue.namespace,
         task=queue.task,
-        partitions=stats.partitions,
-        total_consumed=stats.completed,
-        pending=stats.pending,
-        completed=stats.completed,
-        failed=stats.failed,
-        dlq=stats.dead_letters,
+        partitions=queue.partitions,
+        total_consumed=counts.completed,
+        pending=counts.pending,
+        completed=counts.completed,
+        failed=counts.failed,
+        dlq=counts.dead_letters,
     )
 
 
@@ -116,29 +118,21 @@ def buffers(service: Service, request: Request) -> Response:
 
 
 async def list_queues(service: Service, request: Request) -> Response:
-    query: QueuesQuery = request.query
-    store = service.broker.store
-    page = await collect(
-        lambda limit, after: store.list_queues(
-            namespace=query.namespace, task=query.task, limit=limit, after=after
-        ),
-        query,
-        keep=named_like(query.search),
+    page = await service.broker.call(ListQueues(**structs.asdict(request.query)))
+    return json_answer(
+        QueueStatusAnswer(queues=list(map(_row, page.rows)), **paged(request.query, page))
     )
-    stats = {one.queue: one for one in await store.stats_of([q.name for q in page.rows])}
-    rows = [_row(queue, stats[queue.name]) for queue in page.rows if queue.name in stats]
-    return json_answer(QueueStatusAnswer(queues=rows, **paged(query, page)))
 
 
-def _row(queue: Queue, stats: QueueStats) -> QueueStatusRow:
+def _row(queue: QueueInfo) -> QueueStatusRow:
     return QueueStatusRow(
         name=queue.name,
         kind=queue.kind,
         namespace=queue.namespace,
         task=queue.task,
         paused=queue.paused,
-        partitions=stats.partitions,
-        messages=counts_of(stats),
+        partitions=queue.partitions,
+        messages=queue.counts,
     )
 
 
@@ -146,7 +140,7 @@ async def describe_queue(service: Service, request: Request) -> Response:
     query: DetailQuery = request.query
     store = service.broker.store
     name = path_name(request, "queue")
-    row = await queue_row(store, name)
+    row = await store.get_queue(name)
     groups = await store.list_groups(queue=name, limit=query.limit)
     partitions = await store.list_partitions(name, limit=query.limit)
     return json_answer(
@@ -197,7 +191,7 @@ ROUTES = (
         operation="listQueueCounters",
         summary="The counters of all queues",
         tag="status",
-        query=QueuesQuery,
+        query=input_type(ListQueues, ListQueues.routes[0]),
         answer=QueueStatusAnswer,
     ),
     Route(

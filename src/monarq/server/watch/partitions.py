@@ -32,7 +32,7 @@ _RANKS = {letter: rank for rank, letter in enumerate(_LETTERS.values())}
 
 
 async def check_ordered(store: Store, queue: str) -> None:
-    if (await store.get_queue(queue)).kind is not QueueKind.ORDERED:
+    if (await store.queue_settings(queue)).kind is not QueueKind.ORDERED:
         raise ConflictError(f"{queue!r} is a work queue: it has items, and no partitions to see")
 
 

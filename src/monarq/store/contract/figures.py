@@ -6,15 +6,10 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
-from monarq.model import MetricPoint, Page, PartitionStats, QueueStats
+from monarq.model import MetricPoint, Page, PartitionStats
 
 
 class Figures(abc.ABC):
-    @abc.abstractmethod
-    async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
-        """As `queue_stats`, of these queues in one call; those that do not exist are left out.
-        At most 1000."""
-
     @abc.abstractmethod
     async def list_partitions(
         self, queue: str, *, limit: int = 100, after: str | None = None

@@ -11,9 +11,11 @@ from monarq.crypto import Cipher
 from monarq.errors import NotFoundError
 from monarq.ids import NumberText, message_id
 from monarq.model import ERROR_KEY_LENGTH, DeadLetter, DeadLetterFilter, Page, Queue
+from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
 from monarq.store import paging, sealing
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
+from monarq.store.postgres.handlers import Tools, handles
 from monarq.store.validation import (
     check_may_work,
     check_redrive_of_commands,
@@ -89,15 +91,10 @@ async def _queue(database: Database, name: str) -> Queue | None:
     return None if row is None else queue_from(row)
 
 
-async def redrive(
-    database: Database,
-    cipher: Cipher | None,
-    which: DeadLetterFilter,
-    to: str | None,
-    limit: int,
-    *,
-    commands: bool,
-) -> int:
+@handles(Redrive)
+async def redrive(tools: Tools, request: Redrive) -> int:
+    database, cipher, which = tools.database, tools.cipher, request.which
+    to, limit, commands = request.to_queue, request.limit, tools.commands
     target = None
     if to is not None:
         found = await _queue(database, to)
@@ -181,9 +178,10 @@ async def opened_keys(database: Database, cipher: Cipher | None, ids: list[int])
     }
 
 
-async def purge_dead_letters(
-    database: Database, cipher: Cipher | None, which: DeadLetterFilter, *, commands: bool
-) -> int:
+@handles(PurgeDeadLetters)
+async def purge_dead_letters(tools: Tools, request: PurgeDeadLetters) -> int:
+    database, cipher, which = tools.database, tools.cipher, request.which
+    commands = tools.commands
     if not commands:
         await _check_no_command(database, cipher, which)
     done = 0

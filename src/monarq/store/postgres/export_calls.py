@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from monarq.model import MetricPoint, Page, PartitionRange, PartitionStats, QueueStats, Segment
+from monarq.model import MetricPoint, Page, PartitionRange, PartitionStats, Segment
 from monarq.store.contract.exporting import Exporting
 from monarq.store.contract.figures import Figures
 from monarq.store.exported import ExportedMessages, ExportedRows, Span
@@ -15,9 +15,6 @@ from monarq.store.postgres.calls import Calls
 
 class ExportCalls(Calls, Figures, Exporting):
     # --- figures -------------------------------------------------------------------------
-
-    async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
-        return await figures.stats_of(self._database, queues)
 
     async def list_partitions(
         self, queue: str, *, limit: int = 100, after: str | None = None

@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from monarq.errors import NotFoundError
-from monarq.model import MetricPoint, Page, PartitionStats, QueueKind, QueueStats
+from monarq.model import MetricPoint, Page, PartitionStats, QueueKind
 from monarq.store import paging
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.logs import point_from
-from monarq.store.postgres.queues import stats_from
 
-_STATS_OF = """
-    select s.* from unnest($1::text[]) with ordinality as n (name, place)
-    cross join lateral monarq.queue_stats(n.name, null, 1) as s order by n.place
-"""
 _PARTITION = """
     select q.name as queue, q.kind, p.id, p.name, p.first_seq, p.last_seq, p.last_at, (
         select min(c.position) from monarq.cursors c where c.partition_id = p.id) as slowest
@@ -75,10 +70,6 @@ _TABLES = """
             where oid = 'monarq.queues'::regclass))
     order by total_bytes desc
 """
-
-
-async def stats_of(database: Database, queues: Sequence[str]) -> list[QueueStats]:
-    return [stats_from(row) for row in await database.fetch(_STATS_OF, list(queues))]
 
 
 async def list_partitions(

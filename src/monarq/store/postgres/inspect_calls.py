@@ -31,23 +31,6 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingSettings):
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
         return await dead_letters.count_dead_letters(self._database, self._cipher, which)
 
-    async def redrive(
-        self,
-        which: DeadLetterFilter,
-        *,
-        to: str | None = None,
-        limit: int = 1000,
-        commands: bool = True,
-    ) -> int:
-        return await dead_letters.redrive(
-            self._database, self._cipher, which, to, limit, commands=commands
-        )
-
-    async def purge_dead_letters(self, which: DeadLetterFilter, *, commands: bool = True) -> int:
-        return await dead_letters.purge_dead_letters(
-            self._database, self._cipher, which, commands=commands
-        )
-
     # --- messages, logs ------------------------------------------------------------------
 
     async def list_messages(

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError, NotFoundError
-from monarq.model import ConfiguredQueue, Page, Queue, QueueKind, QueueOptions, QueueStats
-from monarq.operations.queues import Configure
+from monarq.ids import NumberText
+from monarq.model import (
+    ConfiguredQueue,
+    Page,
+    Queue,
+    QueueCounts,
+    QueueInfo,
+    QueueKind,
+    QueueOptions,
+)
+from monarq.operations.queues import (
+    ClearQueue,
+    Configure,
+    DeleteQueue,
+    GetQueue,
+    ListQueues,
+    PauseQueue,
+    QueueDeleted,
+    QueuePaused,
+    ResumeQueue,
+)
 from monarq.store import paging
-from monarq.store.postgres.catalog import QUEUE_COLUMNS, Catalog, queue_from
+from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.handlers import Tools, handles
 from monarq.store.validation import (
@@ -20,6 +40,7 @@ from monarq.store.validation import (
     check_partial_clear,
     wrong_kind,
 )
+from monarq.times import Micros
 
 _CONFIGURING = 0x6D6F6E61727122
 _OPTIONS = QueueOptions.__struct_fields__
@@ -33,7 +54,12 @@ _TIMED = {
 }
 _DELAYING = {"delayed_processing", "window_buffer"}
 _NEXT_VERSION = "version = greatest(version + 1, monarq.time(null))"
-_STATS = "select * from monarq.queue_stats($1, $2, $3)"
+_COLUMNS = """
+    (d.queue).*, d.pending, d.partitions, d.pushed, d.removed, d.completed, d.failed, d.dead,
+    d.dead_letters, d.scheduled, d.ready, d.leased, d.done, d.cancelled, d.dead_items
+"""
+_DESCRIBED = f"select {_COLUMNS} from monarq.describe_queues($1, null, null, null, null) as d"
+_LISTED = f"select {_COLUMNS} from monarq.describe_queues(null, $1, $2, $3, $4) as d"
 
 
 @handles(Configure)
@@ -174,8 +200,12 @@ async def get_queue(database: Database, name: str) -> Queue:
         f"select {QUEUE_COLUMNS} from monarq.queues where name = $1", name
     )
     if row is None:
-        raise NotFoundError(f"there is no queue {name!r}")
+        raise _no_queue(name)
     return queue_from(row)
+
+
+def _no_queue(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no queue {name!r}")
 
 
 async def get_queue_of(database: Database, name: str, kind: QueueKind) -> Queue:
@@ -186,49 +216,100 @@ async def get_queue_of(database: Database, name: str, kind: QueueKind) -> Queue:
     return queue
 
 
-async def list_queues(
-    database: Database, namespace: str | None, task: str | None, limit: int, after: str | None
-) -> Page[Queue]:
-    rows = await database.fetch(
-        f"select {QUEUE_COLUMNS} from monarq.queues "
-        "where ($1::text is null or namespace = $1) and ($2::text is null or task = $2) "
-        "and ($3::text is null or name > $3) order by name limit $4",
-        namespace,
-        task,
-        paging.position(after, "queues", str),
-        limit + 1,
+# --- with counters -----------------------------------------------------------------------------
+
+
+@handles(GetQueue)
+async def describe_queue(tools: Tools, request: GetQueue) -> QueueInfo:
+    found = await describe_queues(tools.database, [request.queue])
+    if not found:
+        raise _no_queue(request.queue)
+    return found[0]
+
+
+async def describe_queues(database: Database, names: Sequence[str]) -> list[QueueInfo]:
+    return [_info_from(row) for row in await database.fetch(_DESCRIBED, list(names))]
+
+
+@handles(ListQueues)
+async def list_queues(tools: Tools, request: ListQueues) -> Page[QueueInfo]:
+    after = paging.position(request.after, "queues", str)
+    limit = request.limit
+    rows = await tools.database.fetch(
+        _LISTED, request.namespace, request.task, after or "", limit + 1
     )
-    return paging.page([queue_from(row) for row in rows], limit, "queues", lambda q: q.name)
+    return paging.page([_info_from(row) for row in rows], limit, "queues", lambda row: row.name)
 
 
-async def delete_queue(database: Database, catalog: Catalog, name: str, *, commands: bool) -> bool:
-    found = await database.atomically(lambda unit: _delete(unit, name, commands))
-    catalog.forget_all()
-    return found
+def _info_from(row: Any) -> QueueInfo:
+    queue = queue_from(row)
+    states: dict[str, int] = {}
+    stored = row["pushed"] - row["removed"]
+    if queue.kind is QueueKind.WORK:
+        states = {
+            state: row[state] for state in ("scheduled", "ready", "leased", "done", "cancelled")
+        }
+        states["dead"] = row["dead_items"]
+        stored = sum(states.values())
+    return QueueInfo(
+        id=NumberText(queue.id),
+        name=queue.name,
+        kind=queue.kind,
+        namespace=queue.namespace,
+        task=queue.task,
+        paused=queue.paused,
+        created_at=Micros(queue.created_at),
+        partitions=row["partitions"],
+        counts=QueueCounts(
+            stored=stored,
+            pending=row["pending"],
+            pushed=row["pushed"],
+            completed=row["completed"],
+            failed=row["failed"],
+            dead=row["dead"],
+            dead_letters=row["dead_letters"],
+            states=states,
+        ),
+        options=queue.options,
+    )
 
 
-async def _delete(unit: Work, name: str, commands: bool) -> bool:
-    await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
-    found = await unit.fetchrow("select id, runs_commands from monarq.queues where name = $1", name)
-    if found is None:
-        return False
-    check_may_work(found["runs_commands"], name, commands)
-    user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
-    if user is not None:
-        raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
-    await unit.fetch("select monarq.delete_queue($1)", found["id"])
-    return True
+# --- pausing, clearing, deleting -----------------------------------------------------------------
 
 
-async def clear_queue(
-    database: Database, name: str, scheduled_only: bool, keep_leased: bool, *, commands: bool
-) -> int:
-    queue = await get_queue(database, name)
-    check_may_work(queue.options.runs_commands, name, commands)
+@handles(PauseQueue)
+async def pause_queue(tools: Tools, request: PauseQueue) -> QueuePaused:
+    return await _set_paused(tools, request.queue, True)
+
+
+@handles(ResumeQueue)
+async def resume_queue(tools: Tools, request: ResumeQueue) -> QueuePaused:
+    return await _set_paused(tools, request.queue, False)
+
+
+async def _set_paused(tools: Tools, name: str, paused: bool) -> QueuePaused:
+    queue = await get_queue(tools.database, name)
+    check_may_work(queue.options.runs_commands, name, tools.commands)
+    changed = await tools.database.fetchval(
+        f"update monarq.queues set paused = $2, {_NEXT_VERSION} where id = $1 returning id",
+        queue.id,
+        paused,
+    )
+    if changed is None:
+        raise _no_queue(name)
+    tools.catalog.forget_queue(name)
+    return QueuePaused(queue=name, paused=paused)
+
+
+@handles(ClearQueue)
+async def clear_queue(tools: Tools, request: ClearQueue) -> int:
+    queue = await get_queue(tools.database, request.queue)
+    check_may_work(queue.options.runs_commands, queue.name, tools.commands)
+    scheduled_only, keep_leased = request.scheduled_only, request.keep_leased
     check_partial_clear(queue, scheduled_only=scheduled_only, keep_leased=keep_leased)
-    removed: int = await database.fetchval(
+    removed: int = await tools.database.fetchval(
         "select monarq.clear_queue($1, $2, $3, $4)",
-        database.now(),
+        tools.database.now(),
         queue.id,
         scheduled_only,
         keep_leased,
@@ -236,53 +317,29 @@ async def clear_queue(
     return removed
 
 
-async def set_paused(
-    database: Database, catalog: Catalog, name: str, paused: bool, *, commands: bool
-) -> Queue:
-    queue = await get_queue(database, name)
-    check_may_work(queue.options.runs_commands, name, commands)
-    row = await database.fetchrow(
-        f"update monarq.queues set paused = $2, {_NEXT_VERSION} where id = $1 "
-        f"returning {QUEUE_COLUMNS}",
-        queue.id,
-        paused,
+@handles(DeleteQueue)
+async def delete_queue(tools: Tools, request: DeleteQueue) -> QueueDeleted:
+    deleted = await tools.database.atomically(
+        lambda unit: _delete(unit, request.queue, tools.commands)
     )
+    tools.catalog.forget_all()
+    return deleted
+
+
+async def _delete(unit: Work, name: str, commands: bool) -> QueueDeleted:
+    await unit.fetch("select pg_advisory_xact_lock($1)", _CONFIGURING)
+    row = await unit.fetchrow(_DESCRIBED, [name])
     if row is None:
-        raise NotFoundError(f"there is no queue {name!r}")
-    catalog.forget_queue(name)
-    return queue_from(row)
-
-
-async def queue_stats(
-    database: Database, queue: str | None, limit: int, after: str | None
-) -> Page[QueueStats]:
-    last = paging.position(after, "queues", str)
-    rows = await database.fetch(_STATS, queue, last, limit + 1)
-    if queue is not None and not rows and after is None:
-        raise NotFoundError(f"there is no queue {queue!r}")
-    stats = [stats_from(row) for row in rows]
-    return paging.page(stats, limit, "queues", lambda one: one.queue)
-
-
-def stats_from(row: Any) -> QueueStats:
-    states: dict[str, int] = {}
-    stored = row["pushed"] - row["removed"]
-    if row["kind"] == QueueKind.WORK:
-        states = {
-            state: row[state] for state in ("scheduled", "ready", "leased", "done", "cancelled")
-        }
-        states["dead"] = row["dead_items"]
-        stored = sum(states.values())
-    return QueueStats(
-        queue=row["name"],
-        kind=QueueKind(row["kind"]),
-        partitions=row["partitions"],
-        pushed=row["pushed"],
-        stored=stored,
-        pending=row["pending"],
-        completed=row["completed"],
-        failed=row["failed"],
-        dead=row["dead"],
-        dead_letters=row["dead_letters"],
-        states=states,
+        return QueueDeleted(deleted=False, queue=name, messages=0, dead_letters=0)
+    found = _info_from(row)
+    check_may_work(found.options.runs_commands, name, commands)
+    user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
+    if user is not None:
+        raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
+    await unit.fetch("select monarq.delete_queue($1)", int(found.id))
+    return QueueDeleted(
+        deleted=True,
+        queue=name,
+        messages=found.counts.stored,
+        dead_letters=found.counts.dead_letters,
     )

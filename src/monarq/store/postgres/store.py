@@ -26,10 +26,12 @@ from monarq.store import queries, rekeying
 from monarq.store.contract import Outcome, Store
 from monarq.store.postgres import (
     acks,
+    dead_letters,
     groups,
     items,
     outputs,
     push,
+    queues,
     renewals,
     traces,
     transactions,
@@ -160,6 +162,6 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
 
 
 #: Modules whose import registers handlers.
-HANDLER_MODULES = (groups, items, outputs, traces)
+HANDLER_MODULES = (dead_letters, groups, items, outputs, queues, traces)
 
 check("the PostgreSQL store", queries.handles, handles, wanted=STORE_OPERATIONS)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from monarq.model import Queue, QueueKind, QueueStats
+from monarq.ids import NumberText
+from monarq.model import Queue, QueueCounts, QueueInfo, QueueKind
+from monarq.times import Micros
 
 QUEUE = 0
 """The group id under which a queue's own counters are kept."""
@@ -96,21 +98,29 @@ class Counters:
             return own["scheduled"] + own["ready"] + own["leased"]
         return own["pushed"] - min(self._positions(queue.id), default=own["removed"])
 
-    def stats(self, queue: Queue) -> QueueStats:
+    def describe(self, queue: Queue) -> QueueInfo:
         own = self.read(queue.id)
         is_work = queue.kind is QueueKind.WORK
-        return QueueStats(
-            queue=queue.name,
+        return QueueInfo(
+            id=NumberText(queue.id),
+            name=queue.name,
             kind=queue.kind,
+            namespace=queue.namespace,
+            task=queue.task,
+            paused=queue.paused,
+            created_at=Micros(queue.created_at),
             partitions=own["partitions"],
-            pushed=own["pushed"],
-            stored=own["pushed"] - own["removed"],
-            pending=self.pending(queue),
-            completed=own["completed"],
-            failed=own["failed"],
-            dead=own["dead"],
-            dead_letters=own["dead_letters"],
-            states={s: own[column] for s, column in STATE_COLUMNS.items()} if is_work else {},
+            counts=QueueCounts(
+                stored=own["pushed"] - own["removed"],
+                pending=self.pending(queue),
+                pushed=own["pushed"],
+                completed=own["completed"],
+                failed=own["failed"],
+                dead=own["dead"],
+                dead_letters=own["dead_letters"],
+                states={s: own[column] for s, column in STATE_COLUMNS.items()} if is_work else {},
+            ),
+            options=queue.options,
         )
 
     def _positions(self, queue_id: int) -> list[int]:

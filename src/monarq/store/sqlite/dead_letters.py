@@ -22,10 +22,12 @@ from monarq.model import (
     Queue,
     QueueKind,
 )
+from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
 from monarq.store import paging, sealing, validation
 from monarq.store.sqlite import items, segment_log
 from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
 from monarq.store.sqlite.deaths import with_headers
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
 from monarq.times import Micros
@@ -166,9 +168,10 @@ def opened_key(session: Session, queue: str, key: str, newest_id: int) -> str:
     return sealing.first_line(sealing.open_error(error, session.cipher, queue))
 
 
-def purge_dead_letters(session: Session, which: DeadLetterFilter, *, commands: bool) -> int:
-    condition, values = matching(session, which)
-    if not commands:
+@handles(PurgeDeadLetters)
+def purge_dead_letters(session: Session, request: PurgeDeadLetters) -> int:
+    condition, values = matching(session, request.which)
+    if not session.commands:
         _check_no_command(session, condition, values)
     of_items = session.db.execute(
         f"""select d.partition_id, d.seq from dead_letters d
@@ -217,18 +220,18 @@ def forget_letter_of(session: Session, item: WorkItem) -> None:
 # --- redrive -------------------------------------------------------------------------------
 
 
-def redrive(
-    session: Session, which: DeadLetterFilter, to: str | None, limit: int, *, commands: bool
-) -> int:
-    target = None if to is None else session.queue(to)
+@handles(Redrive)
+def redrive(session: Session, request: Redrive) -> int:
+    which = request.which
+    target = None if request.to_queue is None else session.queue(request.to_queue)
     if target is not None:
         source = None if which.queue is None else session.find_queue(which.queue)
         validation.check_redrive_of_commands(target, source)
     condition, values = matching(session, which)
-    if not commands:
+    if not session.commands:
         _check_no_command(session, condition, values)
     rows = session.db.execute(
-        f"{_SELECT} where {condition} order by d.id limit ?", (*values, limit)
+        f"{_SELECT} where {condition} order by d.id limit ?", (*values, request.limit)
     ).fetchall()
     redriving = _Redriving(session)
     for row in rows:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from monarq.errors import NotFoundError
-from monarq.model import MetricPoint, Page, PartitionStats, QueueKind, QueueStats
+from monarq.model import MetricPoint, Page, PartitionStats, QueueKind
 from monarq.store import paging
 from monarq.store.sqlite import messages
 from monarq.store.sqlite.calls import Calls
@@ -33,9 +33,6 @@ _PRAGMAS = {
 
 
 class FigureCalls(Calls):
-    async def stats_of(self, queues: Sequence[str]) -> list[QueueStats]:
-        return await self._read(lambda session: _stats_of(session, queues))
-
     async def list_partitions(
         self, queue: str, *, limit: int = 100, after: str | None = None
     ) -> Page[PartitionStats]:
@@ -56,11 +53,6 @@ class FigureCalls(Calls):
 
     async def health_figures(self) -> dict[str, Any]:
         return await self._read(_health_figures)
-
-
-def _stats_of(session: Session, names: Sequence[str]) -> list[QueueStats]:
-    found = (session.find_queue(name) for name in names)
-    return [session.counters.stats(queue) for queue in found if queue is not None]
 
 
 def _list_partitions(

@@ -37,23 +37,6 @@ class InspectCalls(Calls):
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
         return await self._read(lambda session: dead_letters.count_dead_letters(session, which))
 
-    async def redrive(
-        self,
-        which: DeadLetterFilter,
-        *,
-        to: str | None = None,
-        limit: int = 1000,
-        commands: bool = True,
-    ) -> int:
-        return await self._write(
-            lambda session: dead_letters.redrive(session, which, to, limit, commands=commands)
-        )
-
-    async def purge_dead_letters(self, which: DeadLetterFilter, *, commands: bool = True) -> int:
-        return await self._write(
-            lambda session: dead_letters.purge_dead_letters(session, which, commands=commands)
-        )
-
     # --- messages ------------------------------------------------------------------------
 
     async def list_messages(

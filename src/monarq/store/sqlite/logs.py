@@ -57,13 +57,13 @@ def add_metric_points(session: Session, limit: int) -> None:
     ).fetchall()
     at = session.now - session.now % MINUTE
     for (queue_id,) in rows:
-        stats = session.counters.stats(session.queue_by_id(queue_id))
+        counts = session.counters.describe(session.queue_by_id(queue_id)).counts
         session.db.execute(
             """insert or replace into metrics
                 (queue_id, at, pushed, completed, failed, dead, pending)
             values (?, ?, ?, ?, ?, ?, ?)""",
-            (queue_id, at, stats.pushed, stats.completed, stats.failed, stats.dead,
-             stats.pending),
+            (queue_id, at, counts.pushed, counts.completed, counts.failed, counts.dead,
+             counts.pending),
         )  # fmt: skip
         session.db.execute(
             "update counters set changed = 0 where queue_id = ? and group_id = 0", (queue_id,)

@@ -9,13 +9,12 @@ from monarq.model import (
     POP_MAX_BYTES,
     Ack,
     Acked,
-    Page,
     Pop,
     Popped,
     Push,
     Pushed,
     Queue,
-    QueueStats,
+    QueueInfo,
     Renew,
     Renewed,
     StartFrom,
@@ -24,9 +23,10 @@ from monarq.model import (
 )
 from monarq.store import validation
 from monarq.store.contract import Outcome
-from monarq.store.sqlite import acks, joining, pop, push, queues, transactions
+from monarq.store.sqlite import acks, joining, pop, push, transactions
 from monarq.store.sqlite.ack_and_pop import ack_and_pop
 from monarq.store.sqlite.calls import Calls, each
+from monarq.store.sqlite.queues import describe_queues
 
 
 class QueueCalls(Calls):
@@ -68,49 +68,11 @@ class QueueCalls(Calls):
 
     # --- queues ------------------------------------------------------------------------
 
-    async def get_queue(self, name: str) -> Queue:
+    async def queue_settings(self, name: str) -> Queue:
         return await self._read(lambda session: session.queue(name))
 
-    async def list_queues(
-        self,
-        *,
-        namespace: str | None = None,
-        task: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Queue]:
-        return await self._read(
-            lambda session: queues.list_queues(session, namespace, task, limit, after)
-        )
-
-    async def delete_queue(self, name: str, *, commands: bool = True) -> bool:
-        return await self._write(
-            lambda session: queues.delete_queue(session, name, commands=commands)
-        )
-
-    async def clear_queue(
-        self,
-        name: str,
-        *,
-        scheduled_only: bool = False,
-        keep_leased: bool = False,
-        commands: bool = True,
-    ) -> int:
-        return await self._write(
-            lambda session: queues.clear_queue(
-                session, name, scheduled_only, keep_leased, commands=commands
-            )
-        )
-
-    async def set_paused(self, name: str, paused: bool, *, commands: bool = True) -> Queue:
-        return await self._write(
-            lambda session: queues.set_paused(session, name, paused, commands=commands)
-        )
-
-    async def queue_stats(
-        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[QueueStats]:
-        return await self._read(lambda session: queues.queue_stats(session, queue, limit, after))
+    async def describe_queues(self, queues: Sequence[str]) -> list[QueueInfo]:
+        return await self._read(lambda session: describe_queues(session, queues))
 
     # --- groups ------------------------------------------------------------------------
 

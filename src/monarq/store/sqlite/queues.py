@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,11 +13,21 @@ from monarq.model import (
     ItemState,
     Page,
     Queue,
+    QueueInfo,
     QueueKind,
     QueueOptions,
-    QueueStats,
 )
-from monarq.operations.queues import Configure
+from monarq.operations.queues import (
+    ClearQueue,
+    Configure,
+    DeleteQueue,
+    GetQueue,
+    ListQueues,
+    PauseQueue,
+    QueueDeleted,
+    QueuePaused,
+    ResumeQueue,
+)
 from monarq.store import paging, validation
 from monarq.store.sqlite import groups, joining
 from monarq.store.sqlite.cursors import MOVED
@@ -161,47 +171,68 @@ def _user_of_dead_queue(session: Session, name: str, condition: str = "") -> str
     return None if row is None else row[0]
 
 
-def list_queues(
-    session: Session, namespace: str | None, task: str | None, limit: int, after: str | None
-) -> Page[Queue]:
-    name = paging.position(after, "queues", str)
+@handles(GetQueue)
+def get_queue(session: Session, request: GetQueue) -> QueueInfo:
+    return session.counters.describe(session.queue(request.queue))
+
+
+@handles(ListQueues)
+def list_queues(session: Session, request: ListQueues) -> Page[QueueInfo]:
+    name = paging.position(request.after, "queues", str)
     rows = session.db.execute(
-        f"""{SELECT} where name > ? and (? is null or namespace = ?) and (? is null or task = ?)
-        order by name limit ?""",
-        (name or "", namespace, namespace, task, task, limit + 1),
+        f"""{SELECT} where name > :name and (:namespace is null or namespace = :namespace)
+            and (:task is null or task = :task)
+        order by name limit :limit""",
+        {
+            "name": name or "",
+            "namespace": request.namespace,
+            "task": request.task,
+            "limit": request.limit + 1,
+        },
     )
-    return paging.page([to_queue(row) for row in rows], limit, "queues", lambda q: q.name)
+    queues = paging.page(
+        [to_queue(row) for row in rows], request.limit, "queues", lambda queue: queue.name
+    )
+    return Page([session.counters.describe(queue) for queue in queues.rows], queues.next)
 
 
-def queue_stats(
-    session: Session, queue: str | None, limit: int, after: str | None
-) -> Page[QueueStats]:
-    paging.position(after, "queues", str)
-    if queue is not None:
-        return Page([session.counters.stats(session.queue(queue))])
-    queues = list_queues(session, None, None, limit, after)
-    return Page([session.counters.stats(one) for one in queues.rows], queues.next)
+def describe_queues(session: Session, names: Sequence[str]) -> list[QueueInfo]:
+    found = (session.find_queue(name) for name in names)
+    return [session.counters.describe(queue) for queue in found if queue is not None]
 
 
-def set_paused(session: Session, name: str, paused: bool, *, commands: bool) -> Queue:
+@handles(PauseQueue)
+def pause_queue(session: Session, request: PauseQueue) -> QueuePaused:
+    return _set_paused(session, request.queue, True)
+
+
+@handles(ResumeQueue)
+def resume_queue(session: Session, request: ResumeQueue) -> QueuePaused:
+    return _set_paused(session, request.queue, False)
+
+
+def _set_paused(session: Session, name: str, paused: bool) -> QueuePaused:
     queue = session.queue(name)
-    validation.check_may_work(queue.options.runs_commands, name, commands)
+    validation.check_may_work(queue.options.runs_commands, name, session.commands)
     if queue.paused is not paused:
         session.db.execute(
             "update queues set paused = ?, version = version + 1 where id = ?",
             (paused, queue.id),
         )
         session.forget_queues()
-    return session.queue(name)
+    return QueuePaused(queue=name, paused=paused)
 
 
-def delete_queue(session: Session, name: str, *, commands: bool) -> bool:
+@handles(DeleteQueue)
+def delete_queue(session: Session, request: DeleteQueue) -> QueueDeleted:
+    name = request.queue
     queue = session.find_queue(name)
     if queue is None:
-        return False
-    validation.check_may_work(queue.options.runs_commands, name, commands)
+        return QueueDeleted(deleted=False, queue=name, messages=0, dead_letters=0)
+    validation.check_may_work(queue.options.runs_commands, name, session.commands)
     if (user := _user_of_dead_queue(session, name)) is not None:
         raise ConflictError(f"queue {name!r} is the deadQueue of {user!r}")
+    lost = session.counters.describe(queue).counts
     for table in _OF_PARTITION:
         session.db.execute(
             f"""delete from {table}
@@ -214,17 +245,20 @@ def delete_queue(session: Session, name: str, *, commands: bool) -> bool:
     session.db.execute("delete from queues where id = ?", (queue.id,))
     session.counters.forget_queue(queue.id)
     session.forget_queues()
-    return True
+    return QueueDeleted(
+        deleted=True, queue=name, messages=lost.stored, dead_letters=lost.dead_letters
+    )
 
 
-def clear_queue(
-    session: Session, name: str, scheduled_only: bool, keep_leased: bool, *, commands: bool
-) -> int:
-    queue = session.queue(name)
-    validation.check_may_work(queue.options.runs_commands, name, commands)
-    validation.check_partial_clear(queue, scheduled_only=scheduled_only, keep_leased=keep_leased)
-    if scheduled_only or keep_leased:
-        return _clear_some_items(session, queue, scheduled_only)
+@handles(ClearQueue)
+def clear_queue(session: Session, request: ClearQueue) -> int:
+    queue = session.queue(request.queue)
+    validation.check_may_work(queue.options.runs_commands, queue.name, session.commands)
+    validation.check_partial_clear(
+        queue, scheduled_only=request.scheduled_only, keep_leased=request.keep_leased
+    )
+    if request.scheduled_only or request.keep_leased:
+        return _clear_some_items(session, queue, request.scheduled_only)
     own = session.counters.read(queue.id)
     # Dead items are dead letters too, and stay with those.
     stored = own["pushed"] - own["removed"] - own["dead_items"]
@@ -234,7 +268,7 @@ def clear_queue(
         session.db.execute(statement, arguments)
     session.counters.add(queue.id, removed=stored)
     if is_work:
-        for state, count in session.counters.stats(queue).states.items():
+        for state, count in session.counters.describe(queue).counts.states.items():
             if state != ItemState.DEAD:
                 session.counters.move(queue.id, state, None, count)
     else:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from monarq.operations import STORE_OPERATIONS
 from monarq.operations.handlers import check
 from monarq.store import queries
-from monarq.store.sqlite import group_lists, groups, item_calls, joining, outputs, traces
+from monarq.store.sqlite import (
+    dead_letters,
+    group_lists,
+    groups,
+    item_calls,
+    joining,
+    outputs,
+    queues,
+    traces,
+)
 from monarq.store.sqlite.export_calls import ExportCalls
 from monarq.store.sqlite.figures import FigureCalls
 from monarq.store.sqlite.handlers import handles
@@ -23,6 +32,6 @@ class SqliteStore(QueueCalls, InspectCalls, ExportCalls, FigureCalls, WatchingCa
 
 
 #: Modules whose import registers handlers.
-HANDLER_MODULES = (group_lists, groups, item_calls, joining, outputs, traces)
+HANDLER_MODULES = (dead_letters, group_lists, groups, item_calls, joining, outputs, queues, traces)
 
 check("the SQLite store", queries.handles, handles, wanted=STORE_OPERATIONS)

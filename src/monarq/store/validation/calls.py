@@ -167,17 +167,8 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "lifecycle": {"limit": _limit(1_000_000)},
     "rekey_step": _PAGE,
     # queues
-    "get_queue": {"name": _QUEUE},
-    "list_queues": {**_LABELS, **_PAGE},
-    "delete_queue": {"name": _QUEUE, **_RIGHTS},
-    "clear_queue": {
-        "name": _QUEUE,
-        "scheduled_only": _bool("scheduledOnly"),
-        "keep_leased": _bool("keepLeased"),
-        **_RIGHTS,
-    },
-    "set_paused": {"name": _QUEUE, "paused": _bool("paused"), **_RIGHTS},
-    "queue_stats": {**_QUEUE_OR_ALL, **_PAGE},
+    "queue_settings": {"name": _QUEUE},
+    "describe_queues": {"queues": _many("queues", 1000, _QUEUE)},
     # groups
     "subscribe": {
         "group": _GROUP,
@@ -189,13 +180,6 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     # dead letters
     "list_dead_letters": {"which": _FILTER, **_PAGE},
     "count_dead_letters": {"which": _FILTER},
-    "redrive": {
-        "which": _FILTER,
-        "to": _optional(_name("to")),
-        "limit": _limit(100_000),
-        **_RIGHTS,
-    },
-    "purge_dead_letters": {"which": _FILTER, **_RIGHTS},
     # messages, items, logs
     "list_messages": {
         "queue": _QUEUE,
@@ -221,7 +205,6 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         "limit": _limit(10_000),
     },
     # figures
-    "stats_of": {"queues": _many("queues", 1000, _QUEUE)},
     "list_partitions": {"queue": _QUEUE, **_PAGE},
     "get_partition": {"partition_id": _PARTITION_ID},
     "group_states": {"places": _check_places},

@@ -72,24 +72,31 @@ begin
 end
 $$;
 
--- The counters of one queue, or of all by name.
-create or replace function monarq.queue_stats(p_queue text, p_after text, p_limit integer)
-    returns table (
-        name text, kind text, pending bigint, partitions bigint, pushed bigint, removed bigint,
+-- Queues with their counters: those of these names, or a page of all by name.
+create or replace function monarq.describe_queues(
+    p_names text[], p_namespace text, p_task text, p_after text, p_limit integer
+) returns table (
+        queue monarq.queues, pending bigint, partitions bigint, pushed bigint, removed bigint,
         completed bigint, failed bigint, dead bigint, dead_letters bigint, scheduled bigint,
         ready bigint, leased bigint, done bigint, cancelled bigint, dead_items bigint
     )
     language sql stable
 as $$
-    select page.name, page.kind, (
-            select monarq.pending(q) from monarq.queues q where q.id = page.id), sums.*
+    select page.queue, monarq.pending(page.queue), sums.*
     from (
-        -- Apart: one plan serves both, and would search all names for the one that is asked for.
-        (select q.id, q.name, q.kind from monarq.queues q
-            where q.name = p_queue and (p_after is null or q.name > p_after))
+        -- Apart: one plan serves all, and would read all queues for the few that are asked for.
+        (select q as queue from monarq.queues q where q.name = any(p_names))
         union all
-        (select q.id, q.name, q.kind from monarq.queues q
-            where p_queue is null and q.name > coalesce(p_after, '')
+        (select q from monarq.queues q
+            where p_names is null and p_namespace is null and p_task is null
+                and q.name > p_after
+            order by q.name limit p_limit)
+        union all
+        (select q from monarq.queues q
+            where p_names is null and (p_namespace is not null or p_task is not null)
+                and q.name > p_after
+                and (p_namespace is null or q.namespace = p_namespace)
+                and (p_task is null or q.task = p_task)
             order by q.name limit p_limit)
     ) as page
     cross join lateral (
@@ -100,9 +107,9 @@ as $$
             coalesce(sum(ready), 0)::bigint, coalesce(sum(leased), 0)::bigint,
             coalesce(sum(done), 0)::bigint, coalesce(sum(cancelled), 0)::bigint,
             coalesce(sum(dead_items), 0)::bigint
-        from monarq.counters where queue_id = page.id
+        from monarq.counters where queue_id = (page.queue).id
     ) as sums
-    order by page.name
+    order by (page.queue).name
 $$;
 
 -- Groups by queue and name, with their lag in messages and the age of the oldest of these.

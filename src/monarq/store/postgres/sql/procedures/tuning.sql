@@ -19,7 +19,7 @@ begin
         'monarq.ack_items', 'monarq.renew',
         'monarq.find_queues', 'monarq.find_partitions', 'monarq.find_groups',
         'monarq.partition_facts',
-        'monarq.lifecycle', 'monarq.make_more_cursors', 'monarq.labelled_groups', 'monarq.queue_stats',
+        'monarq.lifecycle', 'monarq.make_more_cursors', 'monarq.labelled_groups', 'monarq.describe_queues',
         'monarq.list_groups', 'monarq.leased_items',
         'monarq.seek', 'monarq.delete_group', 'monarq.clear_queue', 'monarq.delete_queue',
         'monarq.delete_message', 'monarq.delete_item', 'monarq.cancel_item', 'monarq.retry_item',
