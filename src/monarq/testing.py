@@ -56,9 +56,9 @@ class TestBroker:
         from monarq.client.embedded import EmbeddedLink
 
         assert isinstance(self.client.link, EmbeddedLink)
-        store = self.client.link.broker.store
+        broker = self.client.link.broker
         while True:
-            report = await store.lifecycle()
+            report = await broker.advance_time()
             if not (report.expired or report.promoted or report.buried or report.removed):
                 return
 

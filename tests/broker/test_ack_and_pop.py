@@ -105,7 +105,7 @@ async def test_who_comes_to_wait_while_a_call_is_under_way_is_not_overtaken_by_t
 
 
 async def test_who_waits_for_items_is_not_overtaken_by_who_gives_them_back(broker: Broker) -> None:
-    await broker.store.configure("jobs", kind=QueueKind.WORK)
+    await broker.configure("jobs", kind=QueueKind.WORK)
     await push(broker, "jobs", b"1")
     popped = await pop(broker, "jobs")
     waiting = wait_for(broker, "jobs")
@@ -123,7 +123,7 @@ async def test_who_waits_for_items_is_not_overtaken_by_who_gives_them_back(broke
 async def test_nobody_who_waits_for_the_same_partition_is_overtaken(
     broker: Broker, place_waited_at: dict[str, Any]
 ) -> None:
-    await broker.store.configure("q", namespace="n")
+    await broker.configure("q", namespace="n")
     await push_numbers(broker, 2)
     popped = await pop(broker, "q")
     waiting = broker.submit_pop(Pop(**{"queue": "q", **place_waited_at}), 30)
@@ -162,7 +162,7 @@ async def test_a_malformed_pop_is_refused_and_nothing_is_acked(broker: Broker) -
 
 
 async def test_a_pop_that_the_store_refuses_leaves_the_acks(broker: Broker) -> None:
-    await broker.store.configure("jobs", kind=QueueKind.WORK)
+    await broker.configure("jobs", kind=QueueKind.WORK)
     await push_numbers(broker, 2)
     popped = await pop(broker, "q")
     future = broker.submit_ack_and_pop(whole(popped), Pop(queue="jobs", group="g"))

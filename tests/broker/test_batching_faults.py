@@ -41,7 +41,7 @@ async def test_a_malformed_push_fails_alone(broker: Broker) -> None:
 
 
 async def test_a_full_queue_refuses_one_caller_and_not_the_others(broker: Broker) -> None:
-    await broker.store.configure("small", options={"maxSize": 1})
+    await broker.configure("small", options={"maxSize": 1})
     futures = [broker.submit_push(message("small")), broker.submit_push(message("small"))]
     other = broker.submit_push(message("q"))
     await bounded(futures[0])

@@ -223,7 +223,7 @@ async def test_random_callers_lose_nothing_while_the_store_comes_and_goes(
 
 async def test_random_callers_of_a_work_queue_share_all_of_it(start_broker: StartBroker) -> None:
     broker = await start_broker(clock=None, pop_batch_max=8)
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     rng = random.Random(3)
     done: Counter[bytes] = Counter()
     total = 400

@@ -110,7 +110,7 @@ async def test_the_work_of_who_died_with_a_lease_is_done_after_the_clock_was_set
 async def test_what_is_scheduled_runs_soon_after_the_clock_was_set_forward(
     broker: Broker, moved: SetClock
 ) -> None:
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     await broker.push(message("w", b"1", delay_seconds=HOUR / 2))
     waiting = wait_for(broker, "w", 20)
     await parked(broker, 1)
@@ -138,7 +138,7 @@ async def test_a_broker_with_a_wrong_clock_hurts_nobody_on_postgres(
     wrong = SetClock(shared=True)
     wrong.move(seconds)
     broker = await start_broker(clock=wrong, lifecycle_max_seconds=SOON)
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     await push(broker, "q", b"1")
     popped = await pop(broker, "q", lease_seconds=30.0)
     assert popped.lease_until is not None

@@ -15,8 +15,8 @@ from tests.broker.conftest import StartBroker
 
 
 async def make_queues(broker: Broker) -> None:
-    await broker.store.configure("jobs", kind=QueueKind.WORK, options={"runsCommands": True})
-    await broker.store.configure("plain", kind=QueueKind.WORK)
+    await broker.configure("jobs", kind=QueueKind.WORK, options={"runsCommands": True})
+    await broker.configure("plain", kind=QueueKind.WORK)
 
 
 async def direct(broker: Broker) -> None:
@@ -66,9 +66,9 @@ async def test_a_buffered_push_is_no_command_although_its_queue_runs_commands_by
     await buffer(broker, "plain", commands=False)
     await buffer(broker, "jobs", commands=True)
     for queue, runs_commands in (("plain", True), ("jobs", False)):
-        await broker.store.delete_queue(queue)
+        await broker.delete_queue(queue)
         options = {"runsCommands": runs_commands}
-        await broker.store.configure(queue, kind=QueueKind.WORK, options=options)
+        await broker.configure(queue, kind=QueueKind.WORK, options=options)
     await broker.set_maintenance(push=False)
     await direct(broker)
     for queue in ("plain", "jobs"):

@@ -69,7 +69,7 @@ async def test_deferred_pushes_are_stored_before_the_broker_ends(
 async def test_a_deferred_push_that_is_lost_is_said_aloud(
     broker: Broker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await broker.store.configure("q", options={"maxSize": 1})
+    await broker.configure("q", options={"maxSize": 1})
     await push(broker, "q")
     with caplog.at_level(logging.ERROR):
         broker.push_later(message("q", b"1"), 100, 10)

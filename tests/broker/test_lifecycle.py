@@ -48,10 +48,10 @@ async def test_a_step_knows_when_the_next_is_due(
     start_broker: StartBroker, clock: ManualClock
 ) -> None:
     broker = await start_broker(lifecycle_max_seconds=3600.0)
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     await push(broker, "w", delay_seconds=100.0)
     # The admin call made it look again; this step has seen the item.
-    await broker.store.configure("w", options={"priority": 1})
+    await broker.configure("w", options={"priority": 1})
     await until(lambda: not broker._parts.lifecycle.running)
     await steps(broker, 2)
     clock.advance(100.1)
@@ -64,9 +64,9 @@ async def test_steps_are_bounded_and_repeated_until_all_is_done(
     start_broker: StartBroker, clock: ManualClock, watched: Watched
 ) -> None:
     broker = await start_broker(lifecycle_limit=10, lifecycle_max_seconds=3600.0)
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     await broker.push(Push([PushItem("w", b"{}", delay_seconds=10.0) for _ in range(95)]))
-    await broker.store.configure("w", options={"priority": 1})
+    await broker.configure("w", options={"priority": 1})
     await until(lambda: not broker._parts.lifecycle.running)
     before = broker.measures.lifecycle_steps
     clock.advance(10.01)
@@ -85,9 +85,9 @@ async def test_others_are_served_between_the_steps(
     start_broker: StartBroker, clock: ManualClock
 ) -> None:
     broker = await start_broker(lifecycle_limit=5, lifecycle_max_seconds=3600.0)
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     await broker.push(Push([PushItem("w", b"{}", delay_seconds=10.0) for _ in range(500)]))
-    await broker.store.configure("w", options={"priority": 1})
+    await broker.configure("w", options={"priority": 1})
     clock.advance(10.01)
     await until(lambda: broker.measures.lifecycle_done["promoted"] > 0)
     await push(broker, "q")

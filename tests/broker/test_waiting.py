@@ -34,7 +34,7 @@ async def test_a_parked_pop_gets_what_is_pushed(broker: Broker) -> None:
 
 
 async def test_1000_parked_pops_are_woken_in_order_and_none_twice(broker: Broker) -> None:
-    await broker.store.configure("q")
+    await broker.configure("q")
     waiting = [wait_for(broker, "q") for _ in range(1000)]
     await parked(broker, 1000)
     order: list[int] = []
@@ -55,7 +55,7 @@ async def test_of_1000_parked_pops_those_who_came_first_are_served_by_large_push
     broker: Broker, kind: QueueKind
 ) -> None:
     """More than one call to the store can take, so that calls at the same time would race."""
-    await broker.store.configure("q", kind=kind)
+    await broker.configure("q", kind=kind)
     waiting = [wait_for(broker, "q") for _ in range(1000)]
     await parked(broker, 1000)
     served = 0
@@ -86,7 +86,7 @@ async def test_the_waiters_of_one_partition_are_served_one_after_the_other(
 async def test_a_push_wakes_as_many_as_it_can_serve_and_no_more(
     broker: Broker, watched: Watched
 ) -> None:
-    await broker.store.configure("q")
+    await broker.configure("q")
     waiting = [wait_for(broker, "q") for _ in range(10)]
     await parked(broker, 10)
     watched.forget()
@@ -102,7 +102,7 @@ async def test_a_push_wakes_as_many_as_it_can_serve_and_no_more(
 async def test_a_pop_of_several_partitions_counts_for_as_many(
     broker: Broker, watched: Watched
 ) -> None:
-    await broker.store.configure("q")
+    await broker.configure("q")
     first = wait_for(broker, "q", batch=10, partitions=3)
     second = wait_for(broker, "q", batch=10, partitions=3)
     await parked(broker, 2)
@@ -118,7 +118,7 @@ async def test_partitions_for_which_an_answer_had_no_room_serve_the_next(
     start_broker: StartBroker,
 ) -> None:
     broker = await start_broker(pop_max_bytes=100)
-    await broker.store.configure("q")
+    await broker.configure("q")
     waiting = [wait_for(broker, "q", batch=10, partitions=3) for _ in range(3)]
     await parked(broker, 3)
     body = b'"' + b"x" * 58 + b'"'
@@ -131,7 +131,7 @@ async def test_what_an_auto_acked_answer_had_no_room_for_serves_the_next(
     start_broker: StartBroker,
 ) -> None:
     broker = await start_broker(pop_max_bytes=100)
-    await broker.store.configure("q")
+    await broker.configure("q")
     waiting = [wait_for(broker, "q", batch=10, auto_ack=True) for _ in range(3)]
     await parked(broker, 3)
     body = b'"' + b"x" * 58 + b'"'
@@ -141,7 +141,7 @@ async def test_what_an_auto_acked_answer_had_no_room_for_serves_the_next(
 
 
 async def test_items_are_shared_one_at_a_time(broker: Broker) -> None:
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     waiting = [wait_for(broker, "w", batch=batch) for batch in (20, 6, 1)]
     await parked(broker, 3)
     await broker.push(Push([PushItem("w", b"%d" % n) for n in range(23)]))
@@ -152,7 +152,7 @@ async def test_items_are_shared_among_more_pops_than_one_call_takes(
     start_broker: StartBroker,
 ) -> None:
     broker = await start_broker(pop_batch_max=16)
-    await broker.store.configure("w", kind=QueueKind.WORK)
+    await broker.configure("w", kind=QueueKind.WORK)
     waiting = [wait_for(broker, "w", batch=10) for _ in range(100)]
     await parked(broker, 100)
     await broker.push(Push([PushItem("w", b"%d" % n) for n in range(200)]))
@@ -182,7 +182,7 @@ async def test_a_pop_of_another_partition_is_not_woken(broker: Broker, watched: 
 async def test_of_a_named_and_an_open_pop_the_earlier_is_served(broker: Broker) -> None:
     for order in (("mine", None), (None, "mine")):
         queue = f"q-{order[0]}"
-        await broker.store.configure(queue)
+        await broker.configure(queue)
         first, second = (wait_for(broker, queue, partition=name) for name in order)
         await parked(broker, 2)
         await push(broker, queue, b"1", partition="mine")

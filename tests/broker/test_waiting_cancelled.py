@@ -97,7 +97,7 @@ async def test_no_signal_is_lost_while_a_pop_is_looking(broker: Broker, watched:
 async def test_who_is_looking_when_a_partition_is_freed_is_not_overtaken(
     broker: Broker, watched: Watched
 ) -> None:
-    await broker.store.configure("q")
+    await broker.configure("q")
     await push(broker, "q", b"1")
     leased = await pop(broker, "q")
     first, *others = (wait_for(broker, "q") for _ in range(3))
@@ -116,6 +116,6 @@ async def test_who_is_looking_when_a_partition_is_freed_is_not_overtaken(
 async def test_a_queue_may_be_made_while_others_wait_for_it(broker: Broker) -> None:
     waiting = wait_for(broker, "later")
     await parked(broker, 1)
-    await broker.store.configure("later", kind=QueueKind.WORK)
+    await broker.configure("later", kind=QueueKind.WORK)
     await push(broker, "later", b"1")
     assert payloads(await bounded(waiting)) == [b"1"]

@@ -72,7 +72,7 @@ async def test_an_ack_of_a_whole_lease_frees_all_its_partitions(broker: Broker) 
 
 async def test_an_ack_of_a_lease_over_several_queues_wakes_at_each(broker: Broker) -> None:
     for name in ("a", "b"):
-        await broker.store.configure(name, namespace="shop")
+        await broker.configure(name, namespace="shop")
     both = Push([PushItem("a", b"{}"), PushItem("b", b"{}")])
     await broker.push(both)
     popped = await pop(broker, None, namespace="shop", batch=10, partitions=2)
@@ -88,7 +88,7 @@ async def test_an_ack_of_a_lease_over_several_queues_wakes_at_each(broker: Broke
 async def test_a_failed_message_is_delivered_after_its_retry_delay(
     broker: Broker, clock: ManualClock
 ) -> None:
-    await broker.store.configure("q", options={"retryDelay": 2_000})
+    await broker.configure("q", options={"retryDelay": 2_000})
     popped = await leased(broker, "q")
     waiting = wait_for(broker, "q")
     await parked(broker, 1)
@@ -122,7 +122,7 @@ async def test_a_lease_that_runs_out_wakes_the_next(broker: Broker, clock: Manua
 async def test_a_delayed_message_is_delivered_when_it_is_old_enough(
     broker: Broker, clock: ManualClock
 ) -> None:
-    await broker.store.configure("q", options={"delayedProcessing": 10})
+    await broker.configure("q", options={"delayedProcessing": 10})
     waiting = wait_for(broker, "q", 60)
     await parked(broker, 1)
     await push(broker, "q", b"1")
@@ -137,7 +137,7 @@ async def test_what_is_delayed_behind_a_lease_is_delivered_on_time(
     broker: Broker, clock: ManualClock
 ) -> None:
     """The pop that found the first message knows nothing of the second, which is too young."""
-    await broker.store.configure("q", options={"delayedProcessing": 10})
+    await broker.configure("q", options={"delayedProcessing": 10})
     first, second = wait_for(broker, "q", 60, batch=10), wait_for(broker, "q", 60, batch=10)
     await parked(broker, 2)
     await push(broker, "q", b"1")
@@ -154,7 +154,7 @@ async def test_what_is_delayed_behind_a_lease_is_delivered_on_time(
 
 
 async def test_a_window_that_closes_wakes(broker: Broker, clock: ManualClock) -> None:
-    await broker.store.configure("q", options={"windowBuffer": 5})
+    await broker.configure("q", options={"windowBuffer": 5})
     waiting = wait_for(broker, "q", 60, batch=10)
     await parked(broker, 1)
     for number in range(3):
@@ -168,7 +168,7 @@ async def test_a_window_that_closes_wakes(broker: Broker, clock: ManualClock) ->
 
 
 async def test_a_scheduled_item_wakes_when_it_is_due(broker: Broker, clock: ManualClock) -> None:
-    await broker.store.configure("w", kind=WORK)
+    await broker.configure("w", kind=WORK)
     waiting = wait_for(broker, "w", 60)
     await parked(broker, 1)
     await push(broker, "w", b"1", delay_seconds=20.0)
@@ -184,7 +184,7 @@ async def test_a_scheduled_item_is_not_stranded_by_a_restart(
     start_broker: StartBroker, clock: ManualClock
 ) -> None:
     broker = await start_broker()
-    await broker.store.configure("w", kind=WORK)
+    await broker.configure("w", kind=WORK)
     await push(broker, "w", b"1", delay_seconds=20.0)
     await broker.close(5)
     broker = await start_broker()
@@ -195,7 +195,7 @@ async def test_a_scheduled_item_is_not_stranded_by_a_restart(
 
 
 async def test_a_failed_item_wakes_after_its_backoff(broker: Broker, clock: ManualClock) -> None:
-    await broker.store.configure("w", kind=WORK)
+    await broker.configure("w", kind=WORK)
     popped = await leased(broker, "w")
     waiting = wait_for(broker, "w", 60)
     await parked(broker, 1)
@@ -206,7 +206,7 @@ async def test_a_failed_item_wakes_after_its_backoff(broker: Broker, clock: Manu
 
 
 async def test_an_expired_item_lease_wakes(broker: Broker, clock: ManualClock) -> None:
-    await broker.store.configure("w", kind=WORK)
+    await broker.configure("w", kind=WORK)
     await leased(broker, "w", lease_seconds=3)
     waiting = wait_for(broker, "w", 60)
     await parked(broker, 1)
@@ -215,7 +215,7 @@ async def test_an_expired_item_lease_wakes(broker: Broker, clock: ManualClock) -
 
 
 async def test_a_finished_item_wakes_nobody(broker: Broker, watched: Watched) -> None:
-    await broker.store.configure("w", kind=WORK)
+    await broker.configure("w", kind=WORK)
     popped = await leased(broker, "w")
     wait_for(broker, "w", 60)
     await parked(broker, 1)
@@ -229,8 +229,8 @@ async def test_a_finished_item_wakes_nobody(broker: Broker, watched: Watched) ->
 async def test_what_dies_wakes_those_who_wait_at_the_dead_queue(
     broker: Broker, kind: QueueKind
 ) -> None:
-    await broker.store.configure("dead", kind=kind)
-    await broker.store.configure("q", kind=kind, options={"deadQueue": "dead"})
+    await broker.configure("dead", kind=kind)
+    await broker.configure("q", kind=kind, options={"deadQueue": "dead"})
     popped = await leased(broker, "q")
     waiting = wait_for(broker, "dead", 60)
     await parked(broker, 1)
@@ -241,8 +241,8 @@ async def test_what_dies_wakes_those_who_wait_at_the_dead_queue(
 async def test_what_dies_of_expired_leases_wakes_those_at_the_dead_queue(
     broker: Broker, clock: ManualClock
 ) -> None:
-    await broker.store.configure("dead")
-    await broker.store.configure("q", options={"deadQueue": "dead", "retryLimit": 0})
+    await broker.configure("dead")
+    await broker.configure("q", options={"deadQueue": "dead", "retryLimit": 0})
     await leased(broker, "q", lease_seconds=3)
     waiting = wait_for(broker, "dead", 60)
     await parked(broker, 1)
@@ -264,15 +264,15 @@ async def test_a_transaction_wakes_for_its_pushes_and_its_acks(broker: Broker) -
 
 
 async def _resume(broker: Broker) -> None:
-    await broker.store.resume_queue("q")
+    await broker.resume_queue("q")
 
 
 async def _seek(broker: Broker) -> None:
-    await broker.store.call(Seek(group="g", queue="q", to=SeekTo.START))
+    await broker.call(Seek(group="g", queue="q", to=SeekTo.START))
 
 
 async def _forget_group(broker: Broker) -> None:
-    await broker.store.delete_group("g", queue="q")
+    await broker.delete_group("g", queue="q")
 
 
 @pytest.mark.parametrize("change", [_seek, _forget_group])
@@ -288,10 +288,10 @@ async def test_an_admin_call_that_makes_something_available_wakes(
 
 
 async def test_a_paused_queue_serves_nobody_until_it_is_resumed(broker: Broker) -> None:
-    await broker.store.configure("q")
+    await broker.configure("q")
     waiting = wait_for(broker, "q")
     await parked(broker, 1)
-    await broker.store.pause_queue("q")
+    await broker.pause_queue("q")
     await push(broker, "q", b"1")
     await parked(broker, 1)
     assert not waiting.done()
@@ -303,17 +303,17 @@ async def test_a_redriven_message_wakes(broker: Broker) -> None:
     await ack(broker, await leased(broker, "q"), AckStatus.DEAD)
     waiting = wait_for(broker, "q")
     await parked(broker, 1)
-    assert await broker.store.redrive(queue="q") == 1
+    assert await broker.redrive(queue="q") == 1
     assert payloads(await bounded(waiting)) == [b"1"]
 
 
 async def test_a_retried_item_wakes(broker: Broker) -> None:
-    await broker.store.configure("w", kind=WORK)
+    await broker.configure("w", kind=WORK)
     popped = await leased(broker, "w")
     await ack(broker, popped)
     waiting = wait_for(broker, "w")
     await parked(broker, 1)
-    await broker.store.retry_item(popped.messages[0].id)
+    await broker.retry_item(popped.messages[0].id)
     assert payloads(await bounded(waiting)) == [b"1"]
 
 
@@ -354,7 +354,7 @@ async def test_a_pop_that_is_refused_hands_its_wake_up_on(broker: Broker, watche
 async def test_who_is_parked_stays_so_while_the_store_is_away(
     broker: Broker, watched: Watched, clock: ManualClock
 ) -> None:
-    await broker.store.configure("w", kind=WORK)
+    await broker.configure("w", kind=WORK)
     await push(broker, "w", b"1", delay_seconds=5.0)
     waiting = wait_for(broker, "w", 60)
     await parked(broker, 1)

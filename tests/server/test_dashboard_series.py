@@ -72,7 +72,7 @@ async def test_a_record_that_is_no_hour_spoils_no_chart(memory_api: Api) -> None
 async def test_a_queue_has_a_chart_of_its_own(api: Api) -> None:
     await api.push_payloads("q", *range(30))
     await api.push_payloads("other", *range(99))
-    await api.broker.store.lifecycle()
+    await api.broker.advance_time()
     api.clock.advance(2 * MINUTE)
     await api.push_payloads("q", *range(60))
     await consume(api, "q", "g", 100)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from monarq.broker.availability import Opener
 from monarq.broker.batching import fail
@@ -38,6 +38,7 @@ from monarq.model import (
     Ack,
     Acked,
     AckStatus,
+    LifecycleReport,
     Pop,
     Popped,
     Push,
@@ -47,6 +48,7 @@ from monarq.model import (
     Transaction,
     TransactionDone,
 )
+from monarq.operations.calls import Calls
 from monarq.operations.operation import Operation
 from monarq.store.contract import Outcome, Store
 from monarq.store.validation import check_pop
@@ -58,7 +60,7 @@ P = TypeVar("P", bound=PopCall)
 R = TypeVar("R")
 
 
-class Broker:
+class Broker(Calls):
     """See the module. Made by `start`, on the loop that uses it, and ended by `close`.
 
     `submit_…` answer with a future, and whoever cancels it is out of it at once: a push or ack
@@ -299,15 +301,51 @@ class Broker:
         Without `commands` the caller may not work on shell commands.
         """
         now = self._clock.now()
-        return await carry_out(self.store, request, now=now, commands=commands)
+        with self._watched_store() as store:
+            result = await carry_out(store, request, now=now, commands=commands)
+        self._parts.carried_out(request, result)
+        return result
+
+    async def restore(self, push: Push) -> list[Pushed]:
+        """Store exported messages again, as `Store.restore` does."""
+        with self._watched_store() as store:
+            restored = await store.restore(push)
+        self._parts.stirred_by_admin(None)
+        return restored
+
+    async def skip(self, queue: str, group: str, partition: str, seq: int, error: str) -> int:
+        """Let a group pass over a message, as `Store.skip` does."""
+        with self._watched_store() as store:
+            lag = await store.skip(queue, group, partition, seq, error)
+        self._parts.stirred_by_admin(queue)
+        return lag
+
+    async def advance_time(self) -> LifecycleReport:
+        """Take a step of the lifecycle now: for tests that move the clock."""
+        with self._watched_store() as store:
+            report = await store.lifecycle()
+        self._parts.stirred_by_admin(None)
+        return report
+
+    @contextlib.contextmanager
+    def _watched_store(self) -> Iterator[Store]:
+        """Yield the store, and note if it turns out to be away."""
+        store = self.store
+        try:
+            yield store
+        except StoreUnavailableError as error:
+            self._parts.availability.failed(error)
+            raise
 
     # --- everything else -----------------------------------------------------------------
 
     @property
     def store(self) -> Store:
-        """The rest of the contract; `StoreUnavailableError` while there is no store."""
-        self._parts.availability.get()
-        return cast(Store, self._parts.watched)
+        """The store, for calls that look; `StoreUnavailableError` while there is none.
+
+        Pops that wait here do not learn of what a call of the store makes available.
+        """
+        return self._parts.availability.get()
 
     @property
     def measures(self) -> Measures:

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs
 
@@ -31,7 +31,6 @@ from monarq.broker.pushes import ChainedPush, PushCall, PushInbox, payload_bytes
 from monarq.broker.signals import Signals
 from monarq.broker.waiting import Waiting
 from monarq.broker.waking import Waking
-from monarq.broker.watched_store import WatchedStore
 from monarq.clock import Clock
 from monarq.config import Settings
 from monarq.crypto import Cipher, parse_key
@@ -42,9 +41,12 @@ from monarq.errors import (
     StoreUnavailableError,
 )
 from monarq.model import Ack, Push, Pushed, Renew, Transaction
+from monarq.operations.operation import Operation
 from monarq.store.contract import Outcome, Store
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 _ACK_CALLS = 2
 _TRANSACTIONS = 8
@@ -157,12 +159,6 @@ class Parts:
         self.maintenance = Maintenance(alarms, store, self._maintenance_changed, failed)
         self.deferred = Deferred(
             alarms, self._push_deferred, measures, bytes_max=settings.inbox_max_bytes
-        )
-        self.watched = WatchedStore(
-            store,
-            stirred=self._stirred_by_admin,
-            changed=self.facts.changed,
-            on_unavailable=failed,
         )
 
     def inboxes(self) -> dict[str, Inbox[Any]]:
@@ -334,7 +330,15 @@ class Parts:
         self.waking.stirred(queue, cause)
         self._tell_free(queue, None, 1)
 
-    def _stirred_by_admin(self, queue: str | None) -> None:
+    def carried_out(self, request: Operation[R], result: R) -> None:
+        """Tell those whom an operation concerns."""
+        for name, settings in request.changes(result).items():
+            self.facts.changed(name, settings)
+        for queue in request.wakes(result):
+            self.stirred_by_admin(queue)
+
+    def stirred_by_admin(self, queue: str | None) -> None:
+        """Let parked pops look again, those of a queue or all."""
         if queue is None:
             self.waking.stirred_anywhere("admin")
         else:

@@ -41,6 +41,9 @@ class EmbeddedAdmin(Calls):
     async def call(self, request: Operation[R]) -> R:
         return await self._link.broker.call(request)
 
+    async def restore(self, push: Push) -> list[Pushed]:
+        return await self._link.broker.restore(push)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)

@@ -122,7 +122,7 @@ async def skip(service: Service, request: Request) -> Response:
     body: SkipBody = request.body
     group, queue = path_name(request, "group"), path_name(request, "queue")
     partition = path_name(request, "partition")
-    lag = await service.broker.store.skip(queue, group, partition, body.seq, body.error or _BY_HAND)
+    lag = await service.broker.skip(queue, group, partition, body.seq, body.error or _BY_HAND)
     return json_answer(
         Skipped(
             success=True,

@@ -37,7 +37,7 @@ async def import_items(service: Service, request: Request) -> Response:
         request.principal.check_may_run_commands("an import of shell commands")
         for index, item in enumerate(items):
             _check_command(index, item)
-    stored = await service.broker.store.restore(Push(items, body.producer, body.commands))
+    stored = await service.broker.restore(Push(items, body.producer, body.commands))
     return json_answer(pushed_items(stored), 201)
 
 
