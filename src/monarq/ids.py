@@ -36,6 +36,8 @@ MessageIdText = Annotated[
     ),
 ]
 
+NO_SUCH_LEASE = "there is no such lease: it never was, or it has ended"
+
 _MESSAGE_ID = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})", re.ASCII)
 _LEASE_ID = re.compile(
     r"([1-9][0-9]{0,17})-([0-9a-f]{16}(?:-[1-9][0-9]{0,17}-[1-9][0-9]{0,17})?)", re.ASCII
@@ -97,7 +99,7 @@ def lease_id(number: int, token: str) -> str:
 def parse_lease_id(text: str) -> tuple[int, str]:
     match = _LEASE_ID.fullmatch(text)
     if match is None:
-        raise LeaseUnknownError(f"{text[:64]!r} is not a lease id")
+        raise LeaseUnknownError(NO_SUCH_LEASE)
     return int(match[1]), match[2]
 
 

@@ -65,36 +65,36 @@ def _requests(operation: type[Operation[Any]], route: Route) -> Iterator[tuple[s
             name: value if name in raw else msgspec.json.encode(value)
             for name, value in given.items()
         }
-        yield _target(route, path), _body(encoded)
+        yield as_target(route.path, path), as_body(encoded)
         for name in fields:
             for value in JSON:
-                yield _target(route, path), _body({**encoded, name: value})
+                yield as_target(route.path, path), as_body({**encoded, name: value})
         if operation is Configure:
             for option in QUEUE_OPTIONS:
                 for value in JSON:
-                    options = _body({option.api_name: value})
-                    yield _target(route, path), _body({**encoded, "options": options})
+                    options = as_body({option.api_name: value})
+                    yield as_target(route.path, path), as_body({**encoded, "options": options})
         for body in (b"[]", b"1", b"{nope", b'{"odd":1}', b"\xff"):
-            yield _target(route, path), body
+            yield as_target(route.path, path), body
     else:
         encoded = {}
         texts = {name: str(value) for name, value in given.items()}
-        yield _target(route, path, texts), None
+        yield as_target(route.path, path, texts), None
         for name in fields:
             for text in TEXTS:
-                yield _target(route, path, {**texts, name: text}), None
+                yield as_target(route.path, path, {**texts, name: text}), None
     for name in path:
         for text in TEXTS:
-            body = _body(encoded) if has_body(operation, route) else None
-            yield _target(route, {**path, name: text}), body
+            body = as_body(encoded) if has_body(operation, route) else None
+            yield as_target(route.path, {**path, name: text}), body
 
 
-def _target(route: Route, path: Mapping[str, str], query: Mapping[str, str] | None = None) -> str:
-    target = route.path
-    for name, text in path.items():
+def as_target(path: str, named: Mapping[str, str], query: Mapping[str, str] | None = None) -> str:
+    target = path
+    for name, text in named.items():
         target = target.replace(f"{{{name}}}", quote(text, safe=""))
     return f"{target}?{urlencode(query)}" if query else target
 
 
-def _body(fields: Mapping[str, bytes]) -> bytes:
+def as_body(fields: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join(b'"%s":%s' % (name.encode(), v) for name, v in fields.items()) + b"}"

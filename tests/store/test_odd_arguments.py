@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from monarq.clock import ManualClock
 from monarq.errors import MonarqError
@@ -16,8 +17,10 @@ from monarq.model import (
     DeadLetterFilter,
     ItemState,
     Pop,
+    Popped,
     Push,
     PushItem,
+    Renew,
     SeekTo,
     StartFrom,
     Transaction,
@@ -230,10 +233,9 @@ async def _set_the_scene(store: Store) -> None:
 
 @pytest.fixture
 async def stores(
-    tmp_path: Path, postgres_servers: Mapping[str, str]
+    tmp_path: Path, postgres_servers: Mapping[str, str], clock: ManualClock
 ) -> AsyncIterator[dict[str, Store]]:
     """One store of each kind, all with the same scene."""
-    clock = ManualClock()
     async with contextlib.AsyncExitStack() as stack:
         made = {}
         for name in STORE_NAMES:
@@ -332,6 +334,54 @@ async def test_the_calls_of_the_hot_path_refuse_the_same_in_the_same_words(
         [(code, text)] = found["memory"]
         assert code in ("invalid_request", "transaction_failed"), (call, requests, options)
         assert text
+
+
+async def test_answers_under_wrong_leases_are_refused_in_the_same_words(
+    stores: dict[str, Store], clock: ManualClock
+) -> None:
+    told = {name: await _wrong_answers(store, clock) for name, store in stores.items()}
+    assert len(set(map(str, told.values()))) == 1, told
+    assert [code for code, _ in told["memory"]] == [
+        *("lease_unknown", "lease_unknown", "lease_taken_over", "lease_foreign", "not_found"),
+        *("lease_expired", "lease_foreign", "already_acked", "already_acked", "lease_taken_over"),
+        *("lease_expired", "lease_expired"),
+    ]
+
+
+async def _wrong_answers(store: Store, clock: ManualClock) -> list[tuple[str, str]]:
+    """Answers to a message and an item that are refused, and why."""
+    [message] = (await store.list_messages("q")).rows
+    [item] = (await store.list_items("w")).rows
+    [of_message, of_item] = await store.pop(
+        [Pop(queue="q", group="g", lease_seconds=60), Pop(queue="w", lease_seconds=60)]
+    )
+    assert isinstance(of_message, Popped)
+    assert isinstance(of_item, Popped)
+    wrong = "1-0123456789abcdef"
+    first = Ack(transaction_id="t", partition_id=message.partition_id, group="g")
+    second = Ack(transaction_id="u", partition_id=item.partition_id)
+    found: list[Any] = [
+        *await store.ack([Ack(lease_id=wrong)]),
+        *await store.renew([Renew(wrong, 5)]),
+        *await store.ack([structs.replace(first, lease_id=wrong)]),
+        *await store.ack([structs.replace(first, lease_id=of_item.lease_id)]),
+        *await store.ack([structs.replace(first, transaction_id="none")]),
+        *await store.ack([structs.replace(first, group="other")]),
+        *await store.ack([structs.replace(second, lease_id=of_message.lease_id)]),
+    ]
+    await store.ack([structs.replace(first, lease_id=of_message.lease_id)])
+    found += await store.ack([structs.replace(first, lease_id=of_message.lease_id)])
+    await store.ack([structs.replace(second, lease_id=of_item.lease_id)])
+    found += await store.ack([structs.replace(second, lease_id=of_item.lease_id)])
+    await push(store, "q", transaction_id="later")
+    [again] = await store.pop([Pop(queue="q", group="g", lease_seconds=60)])
+    assert isinstance(again, Popped)
+    later = structs.replace(first, transaction_id="later")
+    found += await store.ack([structs.replace(later, lease_id=of_message.lease_id)])
+    clock.advance(61)
+    found += await store.ack([structs.replace(later, lease_id=again.lease_id)])
+    found += await store.renew([Renew(again.lease_id or "", 5)])
+    return [(one.code, str(one)) for one in found]
 
 
 _BY_NAME = {"queue_settings"}

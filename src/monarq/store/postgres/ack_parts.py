@@ -5,19 +5,13 @@ from __future__ import annotations
 
 from monarq.errors import (
     AlreadyAckedError,
-    ForbiddenError,
-    LeaseExpiredError,
-    LeaseForeignError,
-    LeaseTakenOverError,
     LeaseUnknownError,
     MonarqError,
-    NotFoundError,
-    NotInLeaseError,
 )
 from monarq.ids import parse_lease_id, parse_message_id
 from monarq.model import Ack, AckStatus
 from monarq.store.postgres.catalog import PartitionFacts
-from monarq.store.validation import forbidden
+from monarq.store.refused_answers import refused
 
 STATUS = {status: number for number, status in enumerate(AckStatus)}
 """As the procedures know them."""
@@ -29,23 +23,13 @@ class AnsweredEarlierError(AlreadyAckedError):
     """Under a lease that was not the latest any more."""
 
 
-_FAULTS: dict[str, tuple[type[MonarqError], str]] = {
-    "not_found": (NotFoundError, "there is no such message here"),
-    "lease_expired": (LeaseExpiredError, "the lease has expired: pop the message again"),
-    "already_acked": (AlreadyAckedError, "this was answered before"),
-    "answered_earlier": (AnsweredEarlierError, "this was answered before, under this lease"),
-    "lease_foreign": (LeaseForeignError, "the lease is for another partition, group or item"),
-    "lease_taken_over": (LeaseTakenOverError, "the lease ended and another has been given since"),
-    "lease_unknown": (LeaseUnknownError, "there is no such lease: it never was, or it has ended"),
-    "not_in_lease": (NotInLeaseError, "the message was not delivered under this lease"),
-    "forbidden": (ForbiddenError, str(forbidden("the lease is on shell commands"))),
-}
 _NEVER_GIVEN = (2**62, "")
 
 
 def fault(word: str) -> MonarqError:
-    kind, message = _FAULTS[word]
-    return kind(message)
+    if word == "answered_earlier":
+        return AnsweredEarlierError(str(refused("already_acked")))
+    return refused(word)
 
 
 def lease_of(request: Ack) -> tuple[int | None, str | None]:

@@ -11,11 +11,8 @@ from msgspec import structs
 
 from monarq.clock import micros
 from monarq.errors import (
-    AlreadyAckedError,
-    LeaseExpiredError,
     MonarqError,
     NotFoundError,
-    NotInLeaseError,
 )
 from monarq.ids import parse_message_id
 from monarq.model import (
@@ -31,6 +28,7 @@ from monarq.model import (
 )
 from monarq.store import sealing, segments, validation
 from monarq.store.contract import Outcome
+from monarq.store.refused_answers import refused
 from monarq.store.sqlite import fencing, groups, items, segment_log
 from monarq.store.sqlite.appending import KNOWN_IDS
 from monarq.store.sqlite.calls import refusal
@@ -239,7 +237,7 @@ class Acking:
         assert request.transaction_id is not None
         if request.lease_id is None:
             if cursor is None or not cursor.is_leased(session.now):
-                raise LeaseExpiredError("the message is not under a live lease of this group")
+                raise refused("lease_expired")
         elif cursor is None:
             partition_id, group = request.partition_id, request.group
             latest = fencing.latest_of_deleted_group(session, partition_id, group)
@@ -251,12 +249,10 @@ class Acking:
         seq = self._seq_of(request.partition_id, request.transaction_id, target)
         if seq > cursor.lease_to:
             if request.lease_id is None:
-                raise LeaseExpiredError("the message is not under a live lease of this group")
-            raise NotInLeaseError(
-                f"message {request.transaction_id!r} was not delivered under this lease"
-            )
+                raise refused("lease_expired")
+            raise refused("not_in_lease")
         if cursor.is_answered(session, seq):
-            raise AlreadyAckedError(f"message {request.transaction_id!r} was answered before")
+            raise refused("already_acked")
         cursor.open_lease(session)
         if (
             request.status is _COMPLETED
@@ -278,7 +274,7 @@ class Acking:
     def _seq_of(self, partition_id: int, transaction_id: str, target: _Target) -> int:
         seq = self._find_seq(partition_id, transaction_id, target)
         if seq is None:
-            raise NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
+            raise refused("not_found")
         return seq
 
     def _find_seq(self, partition_id: int, transaction_id: str, target: _Target) -> int | None:
@@ -317,14 +313,12 @@ class Acking:
         seq = self._seq_of(request.partition_id, request.transaction_id, target)
         item = items.find_item(session, request.partition_id, seq)
         if item is None:
-            raise NotFoundError(
-                f"queue {target.queue.name!r} has no item {request.transaction_id!r}"
-            )
+            raise refused("not_found")
         latest = fencing.latest_of_item(item)
         if request.lease_id is not None:
             fencing.check(session, latest, request.lease_id)
         elif latest is None or latest.until is None or latest.until <= session.now:
-            raise LeaseExpiredError("the item is not under a live lease")
+            raise refused("lease_expired")
         dead = items.answer(session, target.queue, item, request)
         return Acked(
             queue=target.queue.name,

@@ -8,13 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from monarq.errors import (
-    AlreadyAckedError,
-    LeaseExpiredError,
-    LeaseForeignError,
     LeaseTakenOverError,
-    LeaseUnknownError,
 )
 from monarq.ids import lease_id, parse_lease_id, place_of
+from monarq.store.refused_answers import refused
 from monarq.store.sqlite.cursors import ANSWERED, Cursor
 from monarq.store.sqlite.items import SELECT, WorkItem
 from monarq.store.sqlite.session import Session
@@ -70,16 +67,16 @@ def check(session: Session, latest: LatestLease | None, given: str) -> None:
     """Raise unless `given` is the latest lease of what is acked, and live."""
     if latest is not None and latest.id == given:
         if latest.until is None and latest.ended_by == ANSWERED:
-            raise AlreadyAckedError(f"lease {given} ended with everything answered")
+            raise refused("already_acked")
         if latest.until is None or latest.until <= session.now:
-            raise LeaseExpiredError(f"lease {given} has expired")
+            raise refused("lease_expired")
         return
     number, token = parse_lease_id(given)
     if _is_live(session, number, token):
-        raise LeaseForeignError(f"lease {given} is for something else")
+        raise refused("lease_foreign")
     if latest is not None and number < latest.number:
-        raise LeaseTakenOverError(f"lease {given} has ended, and there is a later one")
-    raise LeaseUnknownError(f"lease {given} is not known")
+        raise refused("lease_taken_over")
+    raise refused("lease_unknown")
 
 
 def check_message(session: Session, cursor: Cursor, seq: int | None, given: str) -> None:
@@ -90,7 +87,7 @@ def check_message(session: Session, cursor: Cursor, seq: int | None, given: str)
         number, _ = parse_lease_id(given)
         if seq is None or not _was_answered(session, cursor, seq, number):
             raise
-        raise AlreadyAckedError(f"this was answered before, under lease {given}") from None
+        raise refused("already_acked") from None
 
 
 def _was_answered(session: Session, cursor: Cursor, seq: int, number: int) -> bool:
@@ -109,13 +106,13 @@ def covered(session: Session, given: str) -> Covered:
     # A lease is on partitions or on items, never on both.
     items = [] if cursors else _items_under(session, number, token)
     if not cursors and not items:
-        raise LeaseUnknownError(f"lease {given} covers nothing, or nothing any more")
+        raise refused("lease_unknown")
     live = Covered(
         [cursor for cursor in cursors if cursor.is_leased(session.now)],
         [item for item in items if item.due_at is not None and item.due_at > session.now],
     )
     if not live.cursors and not live.items:
-        raise LeaseExpiredError(f"lease {given} has expired")
+        raise refused("lease_expired")
     return live
 
 
