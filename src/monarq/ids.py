@@ -24,6 +24,10 @@ class NumberText(int):
     """An id that is a number in Python and text in JSON, where large numbers lose digits."""
 
 
+class LongNumberText(NumberText):
+    """A `NumberText` of up to 63 bits, as PostgreSQL's ids of queues are."""
+
+
 class NumberOrText(NumberText):
     """A `NumberText` that requests may also give as a number."""
 

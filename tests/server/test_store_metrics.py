@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from monarq.errors import StoreUnavailableError
-from monarq.ids import NumberText
+from monarq.ids import LongNumberText
 from monarq.model import Group, Page, QueueCounts, QueueInfo, QueueKind, QueueOptions
 from monarq.server import store_metrics
 from monarq.server.metric_families import as_text
@@ -27,7 +27,7 @@ class CountingStore:
         self.queues = [queue for queue in self.queues if queue.name != name]
         self.queues.append(
             QueueInfo(
-                id=NumberText(len(self.queues) + 1),
+                id=LongNumberText(len(self.queues) + 1),
                 name=name,
                 kind=QueueKind.ORDERED,
                 namespace="",

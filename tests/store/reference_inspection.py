@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw
 
 from monarq.clock import SECOND
-from monarq.ids import NumberText, message_id
+from monarq.ids import LongNumberText, NumberText, message_id
 from monarq.model import (
     Cursor,
     Group,
@@ -31,7 +31,7 @@ class Inspection(WorkRules):
     def list_queues(self) -> list[QueueInfo]:
         return [
             QueueInfo(
-                id=NumberText(0),
+                id=LongNumberText(0),
                 name=queue.name,
                 kind=queue.kind,
                 namespace=queue.namespace,

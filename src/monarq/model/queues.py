@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from monarq.ids import NumberText
+from monarq.ids import LongNumberText
 from monarq.model.queue_options import QueueKind, QueueOptions
 from monarq.times import Micros
 
@@ -54,7 +54,7 @@ class QueueCounts(Struct, frozen=True, rename="camel", kw_only=True):
 class QueueInfo(Struct, frozen=True, rename="camel", kw_only=True):
     """A queue with its counters and options."""
 
-    id: NumberText
+    id: LongNumberText
     name: str
     kind: QueueKind
     namespace: str

@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Meta, Raw
 
 from monarq.errors import InvalidRequestError
-from monarq.ids import NumberOrText, NumberText
+from monarq.ids import LongNumberText, NumberOrText, NumberText
 from monarq.model.limits import MAX_RECORD_BYTES
 from monarq.model.queue_options import OptionChanges
 from monarq.times import MAX_TIME, Micros, StartTime, iso, parse_utc
 
 T = TypeVar("T")
 
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_NUMBER = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
 Json = Annotated[
     bytes,
@@ -73,7 +73,7 @@ def dec_hook(kind: type, value: Any) -> Any:
     if kind is OptionChanges:
         return OptionChanges.read(value)
     if issubclass(kind, NumberText):
-        return kind(_number(value))
+        return kind(_number(value, 2**63 if kind is LongNumberText else 10**18))
     if not issubclass(kind, Micros):
         raise NotImplementedError(f"{kind.__name__} has no form in JSON")
     if value is None and kind is StartTime:
@@ -98,12 +98,11 @@ def wire_hook(kind: type, value: Any) -> Any:
     return dec_hook(kind, value)
 
 
-def _number(value: object) -> int:
-    """Return a number from 1 to 10^18 - 1, given as text or as a number."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**18:
-        return value
+def _number(value: object, end: int) -> int:
+    """Return a number from 1 up to, but not including, `end`, given as text or as a number."""
+    number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+    if isinstance(number, int) and not isinstance(number, bool) and 0 < number < end:
+        return number
     shown = repr(value)[:64]
     raise ValueError(f"must be a number, as a push or a pop has told it, not {shown}")
 
@@ -112,7 +111,7 @@ def schema_hook(kind: type) -> dict[str, Any]:
     if issubclass(kind, NumberText):
         text = {
             "type": "string",
-            "pattern": "^[1-9][0-9]{0,17}$",
+            "pattern": f"^[1-9][0-9]{{0,{18 if kind is LongNumberText else 17}}}$",
             "description": "a number, as text",
         }
         number = {"type": "integer", "minimum": 1, "maximum": 10**18 - 1}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from monarq.ids import NumberText
+from monarq.ids import LongNumberText
 from monarq.model import ConfiguredQueue, QueueInfo, QueueKind, QueueOptions
 from monarq.model.queue_options import QUEUE_OPTIONS
 from monarq.operations.codec import OptionsArgument
@@ -55,7 +55,7 @@ class ConfigureAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
     task: str
     options: OptionsAnswer
-    queue_id: NumberText
+    queue_id: LongNumberText
     ignored: list[str]
 
 
@@ -91,7 +91,7 @@ class ConfigureBody(Body, frozen=True, kw_only=True, rename="camel"):
                 ttl=given.get("ttl", UNSET),
                 max_queue_size=given.get("maxQueueSize", UNSET),
             ),
-            queue_id=NumberText(result.id),
+            queue_id=LongNumberText(result.id),
             ignored=[*(name for name in _MEANINGLESS if name in given), *others],
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError, NotFoundError
-from monarq.ids import NumberText
+from monarq.ids import LongNumberText
 from monarq.model import (
     ConfiguredQueue,
     Page,
@@ -252,7 +252,7 @@ def _info_from(row: Any) -> QueueInfo:
         states["dead"] = row["dead_items"]
         stored = sum(states.values())
     return QueueInfo(
-        id=NumberText(queue.id),
+        id=LongNumberText(queue.id),
         name=queue.name,
         kind=queue.kind,
         namespace=queue.namespace,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from monarq.ids import NumberText
+from monarq.ids import LongNumberText
 from monarq.model import Queue, QueueCounts, QueueInfo, QueueKind
 from monarq.times import Micros
 
@@ -102,7 +102,7 @@ class Counters:
         own = self.read(queue.id)
         is_work = queue.kind is QueueKind.WORK
         return QueueInfo(
-            id=NumberText(queue.id),
+            id=LongNumberText(queue.id),
             name=queue.name,
             kind=queue.kind,
             namespace=queue.namespace,
