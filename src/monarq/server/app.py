@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -109,6 +110,10 @@ class _Plan:
         )
 
 
+# Making the decoders takes 20 ms for all routes, and tests make hundreds of applications.
+_plan = cache(_Plan)
+
+
 class _Target:
     """What a method and target mean; kept, since clients ask for the same again and again."""
 
@@ -187,7 +192,7 @@ class Application:
     ) -> None:
         self._service = service
         self._router = Router(routes)
-        self._plans = {id(route): _Plan(route) for route in self._router.routes}
+        self._plans = {id(route): _plan(route) for route in self._router.routes}
         self._authenticate = authenticate
         self._identify = identify
         self._observe = observe
