@@ -7,8 +7,9 @@ from contextlib import redirect_stderr
 from functools import cache
 from typing import Any
 
-import typer
-from typer.testing import CliRunner
+import click
+from click.testing import CliRunner
+from typer.main import get_command
 
 from monarq.cli.main import make_app, told
 
@@ -36,7 +37,7 @@ class Invoke:
 
     def __call__(self, *arguments: str, stdin: str = "", **variables: str) -> Answer:
         result = CliRunner().invoke(
-            _app(), list(arguments), input=stdin, env=self.environment | variables
+            _command(), list(arguments), input=stdin, env=self.environment | variables
         )
         err, code = result.stderr, result.exit_code
         if isinstance(result.exception, Exception):
@@ -65,5 +66,6 @@ class Invoke:
 
 
 @cache
-def _app() -> typer.Typer:
-    return make_app()
+def _command() -> click.Command:
+    # Typer's own runner makes it for each call, which takes longer than most commands.
+    return get_command(make_app())
