@@ -4,13 +4,22 @@ tests.
 A schema is emptied for the next test if the last one left its tables, procedures and triggers as
 they were made, small and without statistics for the planner, and dropped otherwise. A server that
 is not the run's own gets none that stay.
+
+All of this goes over one connection to each server, which stays open as long as the process. A new
+one for each test would take longer than what it is for. It belongs to an event loop of its own,
+which runs in a thread while the test's loop waits.
 """
 
+import asyncio
+import atexit
 import contextlib
+import functools
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import asyncpg
 
@@ -54,7 +63,10 @@ class _Schema:
     tables: dict[str, Sequence[asyncpg.Record]]
 
 
+T = TypeVar("T")
 _free: dict[str, list[_Schema]] = defaultdict(list)
+_connections: dict[str, asyncpg.Connection] = {}
+_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kept-schemas")
 
 
 @contextlib.asynccontextmanager
@@ -64,27 +76,35 @@ async def empty_schema(address: str) -> AsyncIterator[str]:
     try:
         yield schema.name
     finally:
-        async with _connection(address) as connection:
-            if GIVEN_DSN is None and await _is_as_made(connection, schema):
-                await _empty(connection, schema)
-                _free[address].append(schema)
-            else:
-                await connection.execute("set client_min_messages = warning")
-                await connection.execute(f'drop schema if exists "{schema.name}" cascade')
+        if await _over_kept_connection(address, lambda kept: _clean_up(kept, schema)):
+            _free[address].append(schema)
 
 
 async def _make(address: str) -> _Schema:
     name = f"test_{secrets.token_hex(6)}"
     await (await open_store(address, schema=name)).close()
-    async with _connection(address) as connection:
-        return _Schema(
-            name,
-            await connection.fetchval(STRUCTURE, name),
-            {
-                table: await connection.fetch(f'select * from "{name}"."{table}"')
-                for (table,) in await connection.fetch(_TABLES, name)
-            },
-        )
+    return await _over_kept_connection(address, lambda kept: _describe(kept, name))
+
+
+async def _describe(connection: asyncpg.Connection, name: str) -> _Schema:
+    return _Schema(
+        name,
+        await connection.fetchval(STRUCTURE, name),
+        {
+            table: await connection.fetch(f'select * from "{name}"."{table}"')
+            for (table,) in await connection.fetch(_TABLES, name)
+        },
+    )
+
+
+async def _clean_up(connection: asyncpg.Connection, schema: _Schema) -> bool:
+    """Empty the schema, or drop it and return False."""
+    if GIVEN_DSN is None and await _is_as_made(connection, schema):
+        await _empty(connection, schema)
+        return True
+    await connection.execute("set client_min_messages = warning")
+    await connection.execute(f'drop schema if exists "{schema.name}" cascade')
+    return False
 
 
 async def _is_as_made(connection: asyncpg.Connection, schema: _Schema) -> bool:
@@ -105,10 +125,30 @@ async def _empty(connection: asyncpg.Connection, schema: _Schema) -> None:
                 await connection.copy_records_to_table(table, schema_name=schema.name, records=rows)
 
 
-@contextlib.asynccontextmanager
-async def _connection(address: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(address)
-    try:
-        yield connection
-    finally:
-        await connection.close()
+async def _over_kept_connection(
+    address: str, work: Callable[[asyncpg.Connection], Coroutine[Any, Any, T]]
+) -> T:
+    async def do() -> T:
+        if address not in _connections or _connections[address].is_closed():
+            _connections[address] = await asyncpg.connect(address)
+        return await work(_connections[address])
+
+    done = asyncio.get_running_loop().run_in_executor(
+        _thread, lambda: _loop().run_until_complete(do())
+    )
+    return await done
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    atexit.register(_close, loop)
+    return loop
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    for connection in _connections.values():
+        # Its server may be gone.
+        connection.terminate()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
