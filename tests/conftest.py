@@ -27,16 +27,20 @@ A test that stops, kills or pauses its server makes a private one:
         server.kill()
 """
 
+import asyncio
+import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
+from tests.kept_connections import KeptConnections
 from tests.postgres_server import PostgresServer, fresh_database
 from tests.shared_postgres import POSTGRES_NAMES, SharedServers, TestRun
 
@@ -75,6 +79,17 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_DATA_HOME"] = str(config.stash[_RUN_DIRECTORY] / "user-data")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: neither now nor later is it looked at for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a new xdist worker where the run's servers are."""
@@ -103,6 +118,25 @@ def postgres_servers(run_directory: Path) -> Mapping[str, str]:
 def postgres_dsn(postgres_servers: Mapping[str, str]) -> str:
     """The superuser's DSN of the newest server, which all tests of the run share."""
     return postgres_servers[POSTGRES_NAMES[-1]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kept_connections() -> AsyncIterator[KeptConnections]:
+    """Connections to PostgreSQL for the stores of all tests of a module."""
+    kept = KeptConnections()
+    yield kept
+    await kept.close()
+
+
+@pytest.fixture(autouse=True)
+async def no_task_outlives_its_test() -> AsyncIterator[None]:
+    """The tests of a module share an event loop."""
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 @pytest.fixture

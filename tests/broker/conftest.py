@@ -17,8 +17,9 @@ from monarq.broker.broker import Broker
 from monarq.broker.peers import Peers
 from monarq.clock import Clock, ManualClock
 from monarq.config import Settings
-from monarq.store import Store, open_store
+from monarq.store import Store
 from tests.broker.watching import Watched
+from tests.kept_connections import KeptConnections
 from tests.shared_postgres import POSTGRES_NAMES
 from tests.store.conftest import Place, new_place
 
@@ -66,7 +67,7 @@ def watched() -> Watched:
 
 @pytest.fixture
 async def start_broker(
-    place: Place, clock: ManualClock, watched: Watched
+    place: Place, clock: ManualClock, watched: Watched, kept_connections: KeptConnections
 ) -> AsyncIterator[StartBroker]:
     async with contextlib.AsyncExitStack() as started:
 
@@ -79,7 +80,9 @@ async def start_broker(
         ) -> Broker:
             async def opener() -> Store:
                 watched.opening()
-                store = await open_store(place.address, clock=clock, schema=place.schema)
+                store = await kept_connections.open_store(
+                    place.address, clock=clock, schema=place.schema
+                )
                 return watched.around(store)
 
             broker = await Broker.start(

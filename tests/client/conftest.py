@@ -12,6 +12,7 @@ from monarq.client.async_client import AsyncClient
 from monarq.config import Settings
 from monarq.server.listening import close_all, open_listeners
 from monarq.server.worker import Worker
+from tests.kept_connections import KeptConnections
 from tests.kept_schemas import empty_schema
 from tests.shared_postgres import POSTGRES_NAMES
 
@@ -20,7 +21,10 @@ WAYS = ("memory", "sqlite", "postgres", "http")
 
 @pytest.fixture(params=WAYS)
 async def mq(
-    request: pytest.FixtureRequest, postgres_servers: Mapping[str, str], tmp_path: Path
+    request: pytest.FixtureRequest,
+    postgres_servers: Mapping[str, str],
+    tmp_path: Path,
+    kept_connections: KeptConnections,
 ) -> AsyncIterator[AsyncClient]:
     if request.param == "memory":
         async with AsyncClient("memory:") as client:
@@ -33,8 +37,14 @@ async def mq(
             yield client
     else:
         dsn = postgres_servers[POSTGRES_NAMES[-1]]
-        async with empty_schema(dsn) as schema, AsyncClient(dsn, schema=schema) as client:
-            yield client
+        async with empty_schema(dsn) as schema:
+            client = AsyncClient(dsn, schema=schema)
+            with kept_connections.used():
+                await client.connect()
+            try:
+                yield client
+            finally:
+                await client.close()
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,8 @@ from monarq.server.exchange import Handled, Pending, Principal, RequestHead, Res
 from monarq.server.routes import ROUTES
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.store.opening import open_store
+from monarq.store import Store, open_store
+from tests.kept_connections import KeptConnections
 from tests.kept_schemas import empty_schema
 from tests.shared_postgres import POSTGRES_NAMES
 
@@ -156,7 +157,11 @@ async def answered(handled: Handled) -> Answered:
 
 @asynccontextmanager
 async def running_api(
-    address: str, *, schema: str = "monarq", **settings: Any
+    address: str,
+    *,
+    schema: str = "monarq",
+    open_store: Callable[..., Awaitable[Store]] = open_store,
+    **settings: Any,
 ) -> AsyncIterator[Api]:
     clock = ManualClock()
     chosen = Settings(**settings)
@@ -174,23 +179,30 @@ async def running_api(
 
 
 @asynccontextmanager
-async def api_on(name: str, postgres_servers: Mapping[str, str]) -> AsyncIterator[Api]:
+async def api_on(
+    name: str, postgres_servers: Mapping[str, str], kept_connections: KeptConnections
+) -> AsyncIterator[Api]:
     """Run the application on the kind of store with this name."""
     if name == "memory":
         async with running_api("memory:") as running:
             yield running
     else:
         dsn = postgres_servers[name]
-        async with empty_schema(dsn) as schema, running_api(dsn, schema=schema) as running:
+        async with (
+            empty_schema(dsn) as schema,
+            running_api(dsn, schema=schema, open_store=kept_connections.open_store) as running,
+        ):
             yield running
 
 
 @pytest.fixture(params=["memory", POSTGRES_NAMES[-1]])
 async def api(
-    request: pytest.FixtureRequest, postgres_servers: Mapping[str, str]
+    request: pytest.FixtureRequest,
+    postgres_servers: Mapping[str, str],
+    kept_connections: KeptConnections,
 ) -> AsyncIterator[Api]:
     """On both kinds of store."""
-    async with api_on(request.param, postgres_servers) as running:
+    async with api_on(request.param, postgres_servers, kept_connections) as running:
         yield running
 
 

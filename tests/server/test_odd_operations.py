@@ -14,6 +14,7 @@ from monarq.operations import OPERATIONS, Operation
 from monarq.operations.http import has_body, in_path, json_fields
 from monarq.operations.operation import Route
 from monarq.operations.queues import Configure
+from tests.kept_connections import KeptConnections
 from tests.operations.samples import SOUND, sound_fields
 from tests.server.application import api_on
 from tests.shared_postgres import POSTGRES_NAMES
@@ -34,11 +35,14 @@ ROUTES = [
 
 @pytest.mark.parametrize(("operation", "route"), ROUTES)
 async def test_every_store_answers_with_the_same_status(
-    operation: type[Operation[Any]], route: Route, postgres_servers: Mapping[str, str]
+    operation: type[Operation[Any]],
+    route: Route,
+    postgres_servers: Mapping[str, str],
+    kept_connections: KeptConnections,
 ) -> None:
     async with AsyncExitStack() as stack:
         apis = [
-            await stack.enter_async_context(api_on(name, postgres_servers))
+            await stack.enter_async_context(api_on(name, postgres_servers, kept_connections))
             for name in ("memory", POSTGRES_NAMES[-1])
         ]
         for target, body in _requests(operation, route):

@@ -1,9 +1,9 @@
 """Fixtures for the tests that hold every store to the same promises.
 
 A test that takes `store` runs once on each kind of store, on a SQLite file and on the oldest and
-the newest PostgreSQL, each time on an empty one of its own; on the oldest with the first values of
-its other parameters alone. The modules in `IN_MEMORY` also run on SQLite in memory. The store's
-time is `clock`, which stands still until the test moves it.
+the newest PostgreSQL, each time on an empty one of its own. Which of them run in memory and on the
+oldest PostgreSQL says `tests/tiers.py`. The store's time is `clock`, which stands still until the
+test moves it.
 
 A test that also takes `open_another` (a second store object on the same data, as another
 process would open it, or the same one after a restart) runs on all but the memory store. One
@@ -22,7 +22,8 @@ from typing import Protocol
 import pytest
 
 from monarq.clock import Clock, ManualClock
-from monarq.store import Store, open_store
+from monarq.store import Store
+from tests.kept_connections import KeptConnections
 from tests.kept_schemas import empty_schema
 from tests.shared_postgres import POSTGRES_NAMES
 
@@ -32,27 +33,6 @@ KEY = bytes(range(32))
 #: Kinds of store, as they appear in the names of tests. The first cannot be opened twice.
 STORE_NAMES = ("memory", "sqlite", *POSTGRES_NAMES)
 DURABLE_STORE_NAMES = STORE_NAMES[1:]
-
-#: A store in memory is the SQLite store, but for one thing: it has a single connection, which reads
-#: too. These modules have every kind of call and every way to read.
-IN_MEMORY = frozenset(
-    f"tests.store.{name}"
-    for name in (
-        "test_ack",
-        "test_dead_letters",
-        "test_export",
-        "test_inspect",
-        "test_lifecycle",
-        "test_message_list",
-        "test_pop",
-        "test_push",
-        "test_records",
-        "test_rekey",
-        "test_transactions",
-        "test_watching",
-        "test_work_items",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -81,8 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = any(marker.args[0] == "place" for marker in markers)
     if "place" in metafunc.fixturenames and not chosen:
         twice = "open_another" in metafunc.fixturenames
-        in_memory = not twice and metafunc.module.__name__ in IN_MEMORY
-        names = STORE_NAMES if in_memory else DURABLE_STORE_NAMES
+        names = DURABLE_STORE_NAMES if twice else STORE_NAMES
         metafunc.parametrize("place", names, indirect=True)
 
 
@@ -100,20 +79,27 @@ async def place(
 
 
 @pytest.fixture
-async def store(place: Place, clock: ManualClock) -> AsyncIterator[Store]:
-    opened = await open_store(place.address, clock=clock, keys=[KEY], schema=place.schema)
+async def store(
+    place: Place, clock: ManualClock, kept_connections: KeptConnections
+) -> AsyncIterator[Store]:
+    opened = await kept_connections.open_store(
+        place.address, clock=clock, keys=[KEY], schema=place.schema
+    )
     async with opened:
         yield opened
 
 
 @pytest.fixture
-async def open_another(place: Place, clock: ManualClock) -> AsyncIterator[OpenStore]:
+async def open_another(
+    place: Place, clock: ManualClock, kept_connections: KeptConnections
+) -> AsyncIterator[OpenStore]:
     async with contextlib.AsyncExitStack() as opened:
 
         async def another(*, clock: Clock | None = clock, keys: Sequence[bytes] = (KEY,)) -> Store:
-            return await opened.enter_async_context(
-                await open_store(place.address, clock=clock, keys=keys, schema=place.schema)
+            store = await kept_connections.open_store(
+                place.address, clock=clock, keys=keys, schema=place.schema
             )
+            return await opened.enter_async_context(store)
 
         yield another
 
