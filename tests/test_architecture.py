@@ -35,6 +35,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_code_imports_downward_only() -> None:
     assert find_violations() == []
 

@@ -18,6 +18,14 @@ on_each = pytest.mark.parametrize(
 @on_each
 def test_plain(place): pass
 
+@pytest.mark.parametrize("place", ["postgres-oldest", "postgres-newest"])
+def test_locks(place): pass
+
+@pytest.mark.smoke
+@on_each
+def test_smoke(place): pass
+
+@pytest.mark.smoke
 @pytest.mark.parametrize("number", [1, 2])
 @on_each
 def test_numbers(place, number): pass
@@ -84,7 +92,9 @@ def bundled_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(pytester: pytest.Pytester, *options: str) -> set[str]:
     """Return the ids of the tests that ran, without their modules."""
-    pytester.makeini("[pytest]\naddopts = --import-mode=importlib\nmarkers = slow: long")
+    pytester.makeini(
+        "[pytest]\naddopts = --import-mode=importlib\nmarkers = slow: long\n  smoke: each"
+    )
     result = run_planted(pytester, "tests.tiers", "-v", *options, **MODULES)
     assert result.ret == 0
     return set(re.findall(r"::(\S+) PASSED", result.stdout.str()))
@@ -95,6 +105,22 @@ def test_the_oldest_postgresql_runs_each_test_of_the_store_once(pytester: pytest
     assert "test_numbers[postgres-oldest-1]" in ran
     assert "test_numbers[postgres-oldest-2]" not in ran
     assert "test_numbers[postgres-newest-2]" in ran
+
+
+def test_in_memory_and_on_the_oldest_postgresql_a_test_of_each_store_runs_if_it_is_marked_smoke(
+    pytester: pytest.Pytester,
+) -> None:
+    names = ("test_plain", "test_smoke", "test_locks")
+    assert {name for name in run(pytester) if name.startswith(names)} == {
+        "test_plain[sqlite]",
+        "test_plain[postgres-newest]",
+        "test_smoke[memory]",
+        "test_smoke[sqlite]",
+        "test_smoke[postgres-oldest]",
+        "test_smoke[postgres-newest]",
+        "test_locks[postgres-oldest]",
+        "test_locks[postgres-newest]",
+    }
 
 
 def test_an_old_client_runs_on_sqlite_where_no_newer_one_does(pytester: pytest.Pytester) -> None:
@@ -109,6 +135,10 @@ def test_an_old_client_runs_on_sqlite_where_no_newer_one_does(pytester: pytest.P
 
 def test_every_store_leaves_out_nothing(pytester: pytest.Pytester) -> None:
     assert run(pytester, "--every-store") - run(pytester) == {
+        "test_plain[memory]",
+        "test_plain[postgres-oldest]",
+        "test_slow[memory]",
+        "test_slow[postgres-oldest]",
         "test_numbers[postgres-oldest-2]",
         "test_client[0.15.0-sqlite]",
     }
@@ -130,8 +160,11 @@ def test_the_quick_tier_has_the_store_on_sqlite_and_one_postgresql_and_the_rest_
     assert run(pytester, "--quick") == {
         "test_plain[sqlite]",
         "test_plain[postgres-newest]",
+        "test_smoke[sqlite]",
+        "test_smoke[postgres-newest]",
         "test_numbers[sqlite-1]",
         "test_numbers[postgres-newest-1]",
+        "test_locks[postgres-newest]",
         "test_plans[postgres-newest-1]",
         "test_both[memory]",
         "test_file[sqlite]",

@@ -2,8 +2,11 @@
 
 Every run leaves out what proves the same twice, unless it has `--every-store`:
 
-- On the oldest PostgreSQL, a test of the store that has other parameters runs with their first
-  values alone. Its SQL is that of the newest PostgreSQL, so that only syntax and plans can differ.
+- In memory, a test that also runs on SQLite in a file runs if it is marked `smoke`: the store in
+  memory is the SQLite store, but for its single connection, which reads too.
+- On the oldest PostgreSQL, a test of the store that also runs on SQLite and the newest PostgreSQL
+  runs if it is marked `smoke`, and any with its first values alone: the SQL is that of the newest
+  one, so that only syntax and plans can differ.
 - Of a test that runs with two versions of a published client, the old version runs on PostgreSQL
   alone. Answers on SQLite and on PostgreSQL are compared with the newest.
 
@@ -15,10 +18,11 @@ Every run leaves out what proves the same twice, unless it has `--every-store`:
 - the oldest PostgreSQL, and the newest one for tests that also run on SQLite. In `tests/store`,
   where SQL is tested, they run on both,
 - either SQLite in a file or in memory where a test runs on both,
-- all but the first of a module's tests that start a broker or a command in another process.
+- all but the first of a folder's tests that start a broker or a command in another process.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -30,12 +34,18 @@ NOT_QUICK = (
     # Faults, a browser, published clients, Spark.
     *("chaos", "dashboard", "interop", "spark"),
     # Processes, terminals and signals.
+    *("cli/test_*_command.py", "cli/test_command_transfer.py", "cli/test_reaching.py"),
     *("cli/test_terminal.py", "cli/test_worker_*.py", "jobs/test_hung_tasks.py"),
     "server/test_serving_*.py",
     # Generated clients and requests.
     *("server/test_generated_clients.py", "server/test_schemathesis.py"),
+    # Programs of the documentation.
+    *("server/test_api_reference.py", "test_documentation.py", "test_examples.py"),
     # Both PostgreSQL servers at the same time.
     "store/test_odd_arguments.py",
+    # The tests' own tools.
+    *("test_kept_schemas.py", "test_long_first.py", "test_nothing_skipped.py"),
+    *("test_postgres_server.py", "test_tiers.py"),
 )
 #: Fixtures that start a process for a test.
 _PROCESSES = frozenset({"monarq", "server", "start_server"})
@@ -54,12 +64,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if not config.getoption("quick"):
-        return None
     tests = config.rootpath / "tests"
-    named = [config.invocation_params.dir / name.partition("::")[0] for name in config.args]
-    for path in (collection_path, *collection_path.parents):
-        if path.parent.is_relative_to(tests) and any(map(path.relative_to(tests).match, NOT_QUICK)):
+    if not config.getoption("quick") or not collection_path.is_relative_to(tests):
+        return None
+    below = collection_path.relative_to(tests)
+    for path in (below, *below.parents):
+        if any(fnmatch(path.as_posix(), pattern) for pattern in NOT_QUICK):
+            path = tests / path
+            named = [config.invocation_params.dir / name.partition("::")[0] for name in config.args]
             return not any(
                 each.is_relative_to(collection_path) or collection_path.is_relative_to(each)
                 for each in named
@@ -70,9 +82,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = list(items)
-    if not config.getoption("every_store"):
-        kept = _proved_once(kept)
+    kept = items if config.getoption("every_store") else _proved_once(items)
     if config.getoption("quick"):
         kept = _quick(kept)
     if left_out := set(items).difference(kept):
@@ -80,21 +90,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
-def _proved_once(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+def _proved_once(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    in_file = {_function(item) for item in items if _store(item) == "sqlite"}
+    on_newest = {_function(item) for item in items if _store(item) == POSTGRES_NAMES[-1]}
+    on_each = in_file & on_newest
+    with_newest = {
+        _function(item) for item in items if _parameters(item).get("queen_mq") == "newest"
+    }
+
+    def is_proved_elsewhere(item: pytest.Item) -> bool:
+        is_smoke = item.get_closest_marker("smoke") is not None
+        if _store(item) == "memory":
+            return not is_smoke and _function(item) in in_file
+        if _tests_the_store(item) and _store(item) in _OLDEST:
+            return not is_smoke and _function(item) in on_each
+        is_old_client = _parameters(item).get("queen_mq") not in (None, "newest")
+        return is_old_client and "sqlite" in _values(item) and _function(item) in with_newest
+
     def function_on_oldest(item: pytest.Item) -> str | None:
-        is_on_oldest = _tests_the_store(item) and _parameters(item).get("place") in _OLDEST
+        is_on_oldest = _tests_the_store(item) and _store(item) in _OLDEST
         return _function(item) if is_on_oldest else None
 
-    kept = _first_of(items, function_on_oldest)
-    versions = {item: _parameters(item).get("queen_mq") for item in kept}
-    with_newest = {_function(item) for item in kept if versions[item] == "newest"}
-    return [
-        item
-        for item in kept
-        if versions[item] in (None, "newest")
-        or "sqlite" not in _values(item)
-        or _function(item) not in with_newest
-    ]
+    return _first_of((item for item in items if not is_proved_elsewhere(item)), function_on_oldest)
 
 
 def _quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
@@ -109,12 +126,12 @@ def _quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
             return needs_postgres and not _values(item) & _OLDEST
         return "memory" not in _values(item) or _function(item) not in in_file
 
-    def module_with_processes(item: pytest.Item) -> Path | None:
-        return item.path if _fixtures(item) & _PROCESSES else None
+    def folder_with_processes(item: pytest.Item) -> Path | None:
+        return item.path.parent if _fixtures(item) & _PROCESSES else None
 
     kept = filter(is_quick, items)
     kept = _first_of(kept, lambda item: (_function(item), _is_on_postgres(item)))
-    return _first_of(kept, module_with_processes)
+    return _first_of(kept, folder_with_processes)
 
 
 def _first_of(
@@ -150,6 +167,12 @@ def _fixtures(item: pytest.Item) -> set[str]:
 def _parameters(item: pytest.Item) -> dict[str, object]:
     callspec = getattr(item, "callspec", None)
     return dict(callspec.params) if callspec else {}
+
+
+def _store(item: pytest.Item) -> object:
+    """What a test of every kind of store runs on: its fixture is `place`, and `mq` of clients."""
+    parameters = _parameters(item)
+    return parameters.get("place", parameters.get("mq"))
 
 
 def _values(item: pytest.Item) -> set[str]:

@@ -33,6 +33,8 @@ from tests.broker.calls import (
 from tests.broker.conftest import STORE_NAMES, StartBroker
 from tests.broker.watching import Watched
 
+pytestmark = pytest.mark.smoke
+
 in_memory = pytest.mark.parametrize("place", ["memory"], indirect=True)
 lasting = pytest.mark.parametrize("place", STORE_NAMES[1:], indirect=True)
 

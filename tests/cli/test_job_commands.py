@@ -21,6 +21,7 @@ def work(monarq: Run, cli: Invoke) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_job_is_enqueued_run_and_looked_at(anywhere: Invoke, monarq: Run) -> None:
     made = anywhere.json(
         "enqueue", '{"id":"job1","command":"echo out; echo err >&2; exit $CODE"}', "--env", "CODE=0"

@@ -57,6 +57,7 @@ async def test_a_pop_that_is_cancelled_while_its_answer_comes_leases_nothing(
         assert delivered < ROUNDS
 
 
+@pytest.mark.slow
 async def test_a_client_that_is_closed_while_an_answer_comes_leases_nothing(url: str) -> None:
     async with AsyncClient(url) as other:
         for number in range(ROUNDS):

@@ -112,6 +112,7 @@ def test_of_several_brokers_only_the_local_ones_get_it(token: str) -> None:
     assert [proof.headers(url) for url in urls] == [{HEADER: token}, None]
 
 
+@pytest.mark.slow
 def test_without_a_file_the_client_works_as_before(tmp_path: Path) -> None:
     (tmp_path / "share" / "monarq" / "local-token").unlink()
     with listening() as broker:

@@ -21,6 +21,8 @@ from monarq.errors import (
 )
 from monarq.model import Ack, Acked, Push, PushItem, PushStatus, QueueKind
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_what_is_pushed_is_popped_in_order(mq: AsyncClient) -> None:
     orders = mq.queue("orders").partition("c-42")

@@ -62,6 +62,7 @@ async def test_each_of_several_brokers_is_asked_before_the_caller_is_told() -> N
         assert (one.requests, other.requests) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_beside_a_broker_that_never_answers_another_serves(tmp_path: Path) -> None:
     async with silent_broker() as silent, served(tmp_path) as url:
         # Long enough for one that serves, on a busy machine too.

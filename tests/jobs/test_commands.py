@@ -329,6 +329,7 @@ def test_a_killed_workers_command_is_killed_with_its_children() -> None:
             wait_until_gone(pid)
 
 
+@pytest.mark.slow
 def test_a_frozen_workers_command_is_killed_when_its_lease_is_over() -> None:
     with running_worker(3.0) as (worker, [command, daemon, _]):
         worker.send_signal(signal.SIGSTOP)
@@ -336,6 +337,7 @@ def test_a_frozen_workers_command_is_killed_when_its_lease_is_over() -> None:
             wait_until_gone(pid)
 
 
+@pytest.mark.slow
 def test_a_command_whose_lease_was_renewed_goes_on() -> None:
     with (
         running_worker(3.0, 600.0) as (_, [renewed, *_]),
@@ -404,6 +406,7 @@ async def test_only_the_processes_of_the_command_that_ends_are_killed(
     await asyncio.to_thread(wait_until_gone, int(daemon))
 
 
+@pytest.mark.slow
 @needs_linux
 async def test_what_forks_while_it_is_killed_is_killed(supervisors: Supervisors) -> None:
     mark = f"mark-{uuid.uuid4()}"

@@ -231,6 +231,7 @@ async def test_an_admin_that_redrives_a_plain_item_makes_no_command_of_it(
     assert not (tmp_path / "harm").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("roles", ["broker"], indirect=True)
 async def test_a_worker_with_the_role_jobs_is_known_keeps_its_schedules_and_is_stopped(
     roles: Roles, tmp_path: Path

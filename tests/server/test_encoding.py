@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ partitions = st.lists(st.integers(1, 2**40), min_size=1, max_size=3, unique=True
 )
 
 
+@pytest.mark.slow
 @given(partitions, names, st.none() | names)
 def test_a_pop_is_encoded_alike_message_by_message_and_column_by_column(
     found: list[MessageRun], group: str, lease: str | None

@@ -80,6 +80,7 @@ def _strictly(text: bytes) -> Any:
     return json.loads(text.decode(), parse_constant=refuse)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(payload=texts)
 def test_good_json_comes_back_as_it_was_sent(pushes: Pushes, payload: bytes) -> None:
@@ -94,6 +95,7 @@ def test_good_json_comes_back_as_it_was_sent(pushes: Pushes, payload: bytes) -> 
         assert len(_strictly(answer)["messages"]) == 2
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(payload=damaged())
 @example(payload=b'1},{"queue":"q","payload":2')

@@ -23,6 +23,8 @@ from tests.store.scenarios import (
     stats,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_when_all_are_acked_the_lease_ends_at_once_and_the_cursor_has_moved(
     store: Store,

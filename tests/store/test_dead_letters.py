@@ -1,5 +1,7 @@
 """Dead letters: listed, filtered, counted, purged, each exactly as asked and no other."""
 
+import pytest
+
 from monarq.clock import SECOND, ManualClock
 from monarq.model import DeadLetterFilter
 from monarq.store import Store
@@ -15,6 +17,8 @@ from tests.store.scenarios import (
     every,
     stats,
 )
+
+pytestmark = pytest.mark.smoke
 
 
 async def test_dead_letters_are_listed_newest_first_page_by_page(

@@ -12,6 +12,8 @@ from monarq.store import Store
 from tests.store.calls import push, push_items, push_many
 from tests.store.scenarios import WORK, drain, every, let_time_work
 
+pytestmark = pytest.mark.smoke
+
 
 def payloads_of(segment: Segment) -> list[bytes]:
     offsets = array("i")

@@ -22,6 +22,8 @@ from tests.store.scenarios import (
     nothing_changes,
 )
 
+pytestmark = pytest.mark.smoke
+
 ALL, NEW = StartFrom.ALL, StartFrom.NEW
 
 

@@ -23,6 +23,8 @@ from tests.store.scenarios import (
     stats,
 )
 
+pytestmark = pytest.mark.smoke
+
 # --- messages ---
 
 

@@ -21,6 +21,8 @@ from tests.store.scenarios import (
     visible_state,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_an_empty_store_has_nothing_to_do_and_says_when_at_most(
     store: Store, clock: ManualClock

@@ -9,6 +9,8 @@ from monarq.store.message_list import MessageList, MessageRun, walk
 from tests.store.calls import ack_all, next_items, pop, push, push_items, push_many, unwrap
 from tests.store.scenarios import WORK
 
+pytestmark = pytest.mark.smoke
+
 
 def a_list() -> tuple[MessageList, list[Message]]:
     runs = [

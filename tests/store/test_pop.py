@@ -13,6 +13,8 @@ from tests.store.calls import ack, ack_all, pop, pop_one, push, push_many, renew
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import WORK, drain, group_row, numbers, seqs_of
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_a_pop_gives_the_next_messages_in_order_and_no_more_than_asked(
     store: Store,

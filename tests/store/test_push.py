@@ -12,6 +12,8 @@ from monarq.store import Store
 from tests.store.calls import ack, code_of, pop, pop_one, push, push_items, push_many
 from tests.store.scenarios import AWKWARD_NAMES, WORK, drain, every, nothing_changes, numbers
 
+pytestmark = pytest.mark.smoke
+
 
 def pushed_of(outcomes: list[list[Pushed] | MonarqError]) -> list[Pushed]:
     answers: list[Pushed] = []

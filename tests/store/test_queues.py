@@ -14,6 +14,8 @@ from tests.store.calls import ack, pop_one, push, push_many, seqs
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import FAILED, ORDERED, WORK, cursor_row, every, nothing_changes
 
+pytestmark = pytest.mark.smoke
+
 #: For each option a value other than its default.
 OTHER_VALUES: dict[str, Any] = {
     "lease_time": 7.5,

@@ -11,6 +11,8 @@ from monarq.store import Store
 from tests.store.calls import pop, push
 from tests.store.conftest import OpenStore
 
+pytestmark = pytest.mark.smoke
+
 WEEK = 7 * 86_400
 
 

@@ -19,6 +19,8 @@ from tests.store.scenarios import (
     numbers,
 )
 
+pytestmark = pytest.mark.smoke
+
 ALL, NEW = StartFrom.ALL, StartFrom.NEW
 
 

@@ -292,6 +292,7 @@ async def _in_processes(number: int, path: Path, count: int) -> None:
         assert process.exitcode == 0
 
 
+@pytest.mark.slow
 async def test_several_processes_may_make_the_file_at_once(path: Path) -> None:
     await _in_processes(4, path, 5)
     async with await open_file(path) as store:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from monarq.clock import ManualClock
 from monarq.errors import MonarqError, TransactionFailedError
 from monarq.model import Ack, Acked, ItemState, Push, Pushed, PushItem, PushStatus, Transaction
@@ -21,6 +23,8 @@ from tests.store.scenarios import (
     stored_payloads,
 )
 from tests.store.transaction_scene import make_scene
+
+pytestmark = pytest.mark.smoke
 
 
 async def test_all_operations_of_a_good_transaction_are_carried_out_and_answered_in_order(

@@ -20,6 +20,8 @@ from tests.store.scenarios import (
     stats,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 async def standing(store: Store, queue: str, group: str | None, partition: str) -> Standing:
     rows = await every(store.list_standings, queue, group)

@@ -22,6 +22,8 @@ from tests.store.scenarios import (
 )
 from tests.store.work_queue import fail, work
 
+pytestmark = pytest.mark.smoke
+
 # --- expireTimeout ---
 
 
