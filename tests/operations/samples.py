@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pytest
 
 from monarq.model.queue_options import QUEUE_OPTIONS
-from monarq.operations import OPERATIONS, Operation
+from monarq.operations import Operation
 from monarq.operations.queues import Configure
 
 ODD: list[Any] = [
@@ -38,14 +37,13 @@ BESIDES: dict[str, dict[str, Any]] = {
 }
 """Fields that the other rules of an operation need."""
 
-FIELDS = [
-    pytest.param(operation, info.name, id=f"{operation.__name__}.{info.name}")
-    for operation in OPERATIONS
-    for info in msgspec.structs.fields(operation)
-] + [
-    pytest.param(Configure, f"options.{option.name}", id=f"Configure.options.{option.name}")
-    for option in QUEUE_OPTIONS
-]
+
+def fields_of(operation: type[Operation[Any]]) -> list[str]:
+    """Return the names of its fields. One such as `options.max_size` is an entry of a mapping."""
+    names = [info.name for info in msgspec.structs.fields(operation)]
+    if operation is Configure:
+        names += [f"options.{option.name}" for option in QUEUE_OPTIONS]
+    return names
 
 
 def sound_fields(operation: type[Operation[Any]]) -> dict[str, Any]:
@@ -54,10 +52,7 @@ def sound_fields(operation: type[Operation[Any]]) -> dict[str, Any]:
 
 
 def odd_requests(operation: type[Operation[Any]], field: str) -> list[Operation[Any]]:
-    """Return an operation for each odd value of the field; all other fields are sound.
-
-    A field such as `options.max_size` is one of the entries of a mapping.
-    """
+    """Return an operation for each odd value of the field; all other fields are sound."""
     name, _, entry = field.partition(".")
     values = [{entry: value} for value in ODD] if entry else ODD
     return [operation(**{**sound_fields(operation), name: value}) for value in values]
