@@ -180,7 +180,7 @@ async def running_api(
 
 @asynccontextmanager
 async def api_on(
-    name: str, postgres_servers: Mapping[str, str], kept_connections: KeptConnections
+    name: str, postgres_servers: Mapping[str, str], kept_connections: KeptConnections | None = None
 ) -> AsyncIterator[Api]:
     """Run the application on the kind of store with this name."""
     if name == "memory":
@@ -188,9 +188,10 @@ async def api_on(
             yield running
     else:
         dsn = postgres_servers[name]
+        opener = kept_connections.open_store if kept_connections else open_store
         async with (
             empty_schema(dsn) as schema,
-            running_api(dsn, schema=schema, open_store=kept_connections.open_store) as running,
+            running_api(dsn, schema=schema, open_store=opener) as running,
         ):
             yield running
 
