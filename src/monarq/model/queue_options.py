@@ -25,6 +25,8 @@ from monarq.model.limits import MAX_NAME_LENGTH, MAX_PRIORITY
 
 _MOST_SECONDS = 10 * 365 * 86_400
 _UNITS = {"s": "seconds", "ms": "milliseconds", "messages": "messages"}
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_PLACE = re.compile(r"`\$\.(\w+)`")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -322,10 +324,26 @@ class QueueOption(Struct, frozen=True, kw_only=True):
     """`s`, `ms`, `messages`, or nothing."""
     fixed: bool
     """Whether it is chosen when the queue is made, and stays."""
+    values: str
+    """What a value must be, such as `a number of seconds, at least 0 and at most 604800`."""
 
 
 def _declared(info: msgspec.structs.FieldInfo, hint: Any) -> QueueOption:
     kind, meta = get_args(hint)
+    values = _KINDS[kind]
+    if unit := _UNITS.get(meta.extra["unit"]):
+        values += f" of {unit}"
+    bounds = [
+        f"{words} {bound:g}" if abs(bound) < 10**6 else f"{words} {bound:,.0f}"
+        for words, bound in (
+            ("more than", meta.gt),
+            ("at least", meta.ge),
+            ("at most", meta.le),
+        )
+        if bound is not None
+    ]
+    if meta.max_length is not None:
+        bounds.append(f"at most {meta.max_length} characters")
     return QueueOption(
         name=info.name,
         api_name=info.encode_name,
@@ -333,6 +351,7 @@ def _declared(info: msgspec.structs.FieldInfo, hint: Any) -> QueueOption:
         default=info.default,
         least=meta.ge if meta.gt is None else meta.gt + 0.001,
         most=meta.le,
+        values=", ".join((values, " and ".join(bounds))) if bounds else values,
         **meta.extra,
     )
 
@@ -366,13 +385,20 @@ class OptionChanges(dict[str, Any]):
         try:
             checked = msgspec.convert(by_api_name, QueueOptions)
         except (msgspec.ValidationError, UnicodeError) as error:
-            raise InvalidRequestError(f"option out of range: {error}") from None
+            raise InvalidRequestError(_refusal(str(error))) from None
         if _CONTROLS.search(checked.dead_queue):
             raise InvalidRequestError("deadQueue must not contain control characters")
         return cls({name: getattr(checked, name) for name in changes})
 
     def by_api_name(self) -> dict[str, Any]:
         return {OPTION_BY_NAME[name].api_name: value for name, value in self.items()}
+
+
+def _refusal(error: str) -> str:
+    """Return what an option must be, for an error of the decoder."""
+    place = _PLACE.search(error)
+    option = OPTION_BY_NAME[place[1]] if place else None
+    return f"{option.api_name} must be {option.values}" if option else f"options: {error}"
 
 
 def _known(name: object) -> QueueOption:
