@@ -139,6 +139,7 @@ def test_every_store_leaves_out_nothing(pytester: pytest.Pytester) -> None:
         "test_plain[postgres-oldest]",
         "test_slow[memory]",
         "test_slow[postgres-oldest]",
+        "test_numbers[memory-2]",
         "test_numbers[postgres-oldest-2]",
         "test_client[0.15.0-sqlite]",
     }

@@ -2,11 +2,12 @@
 
 Every run leaves out what proves the same twice, unless it has `--every-store`:
 
-- In memory, a test that also runs on SQLite in a file runs if it is marked `smoke`: the store in
-  memory is the SQLite store, but for its single connection, which reads too.
+- In memory, a test that also runs on SQLite in a file runs if it is marked `smoke`, with its first
+  values alone: the store in memory is the SQLite store, but for its single connection, which reads
+  too.
 - On the oldest PostgreSQL, a test of the store that also runs on SQLite and the newest PostgreSQL
   runs if it is marked `smoke`, and any with its first values alone: the SQL is that of the newest
-  one, so that only syntax and plans can differ.
+  one, so that only syntax and plans can differ. What is marked runs all of it.
 - Of a test that runs with two versions of a published client, the old version runs on PostgreSQL
   alone. Answers on SQLite and on PostgreSQL are compared with the newest.
 
@@ -107,11 +108,14 @@ def _proved_once(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         is_old_client = _parameters(item).get("queen_mq") not in (None, "newest")
         return is_old_client and "sqlite" in _values(item) and _function(item) in with_newest
 
-    def function_on_oldest(item: pytest.Item) -> str | None:
+    def function_with_first_values(item: pytest.Item) -> tuple[str, object] | None:
+        if _store(item) == "memory" and _function(item) in in_file:
+            return _function(item), "memory"
         is_on_oldest = _tests_the_store(item) and _store(item) in _OLDEST
-        return _function(item) if is_on_oldest else None
+        return (_function(item), "oldest") if is_on_oldest else None
 
-    return _first_of((item for item in items if not is_proved_elsewhere(item)), function_on_oldest)
+    kept = (item for item in items if not is_proved_elsewhere(item))
+    return _first_of(kept, function_with_first_values)
 
 
 def _quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:

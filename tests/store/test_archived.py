@@ -10,6 +10,8 @@ from tests.store.calls import push, push_many
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import WORK, drain, let_time_work
 
+pytestmark = pytest.mark.smoke
+
 WAITS = {"retainUntilArchived": True, "retentionSeconds": 100, "completedRetentionSeconds": 10}
 
 

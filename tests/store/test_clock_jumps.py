@@ -13,6 +13,8 @@ from tests.store.calls import ack, pop, pop_one, push, push_many
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import WORK, drain, let_time_work, stats
 
+pytestmark = pytest.mark.smoke
+
 HOUR = 3600
 LEASE = 30.0
 

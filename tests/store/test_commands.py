@@ -16,6 +16,8 @@ from monarq.model import AckStatus, DeadLetterFilter, Push, PushItem, QueueKind,
 from monarq.store import Store
 from tests.store.calls import ack, pop_one, push, unwrap
 
+pytestmark = pytest.mark.smoke
+
 RM = b'{"command":"rm -rf /"}'
 
 

@@ -34,6 +34,8 @@ from monarq.store import Store
 from monarq.store.contract import Outcome
 from tests.store.calls import ack, ack_of, pop, pop_one, unwrap
 
+pytestmark = pytest.mark.smoke
+
 LS = b'{"command":"ls"}'
 
 

@@ -24,6 +24,8 @@ from tests.store.scenarios import (
     stats,
 )
 
+pytestmark = pytest.mark.smoke
+
 KINDS = [ORDERED, WORK]
 
 

@@ -21,6 +21,8 @@ from tests.store.scenarios import (
     stored_payloads,
 )
 
+pytestmark = pytest.mark.smoke
+
 OTHER_KEY = bytes(range(100, 132))
 SECRET = b'"a-secret-that-nobody-may-read"'
 PLAIN = b'"a-text-that-everybody-may-read"'

@@ -14,6 +14,8 @@ from tests.store.conftest import OpenStore
 from tests.store.reading_logs import deliver, read
 from tests.store.scenarios import DEAD, FAILED, WORK, every, let_time_work
 
+pytestmark = pytest.mark.smoke
+
 LOGS = ("deliveries", "dead_letters", "attempts", "metrics")
 
 

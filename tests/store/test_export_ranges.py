@@ -19,6 +19,8 @@ from tests.store.calls import push, push_items, push_many
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import WORK, every
 
+pytestmark = pytest.mark.smoke
+
 ALL = TABLES["messages"].column_names
 
 

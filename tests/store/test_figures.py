@@ -8,6 +8,8 @@ from monarq.model import Ack, Pop, Push, PushItem, QueueKind
 from monarq.store import Store
 from tests.store.calls import ack_of
 
+pytestmark = pytest.mark.smoke
+
 
 async def push(store: Store, queue: str, *partitions: str) -> None:
     items = [PushItem(queue, b"1", partition=partition) for partition in partitions]

@@ -11,6 +11,8 @@ from tests.store.calls import ack, ack_all, pop, pop_one, push, push_items, push
 from tests.store.conftest import OpenStore
 from tests.store.scenarios import FAILED, WORK, dead_letters, drain, every, let_time_work, numbers
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_a_push_is_found_at_once_by_name_by_queue_and_by_namespace_through_another_store(
     store: Store, open_another: OpenStore

@@ -36,6 +36,8 @@ from tests.store.scenarios import (
     stats,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_a_message_that_retention_takes_under_a_live_lease_does_not_stop_its_group(
     store: Store, clock: ManualClock

@@ -6,6 +6,8 @@ from monarq.model import Ack, AckStatus, Pop, Push, PushItem, QueueKind
 from monarq.store import Store
 from tests.store.calls import unwrap
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.parametrize("kind", QueueKind)
 async def test_it_is_neither_lost_nor_mistaken_for_another(store: Store, kind: QueueKind) -> None:

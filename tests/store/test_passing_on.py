@@ -20,6 +20,8 @@ from tests.store.conftest import OpenStore, Place
 from tests.store.scenarios import FAILED, every, numbers, stats
 from tests.store.waiting import wait_until
 
+pytestmark = pytest.mark.smoke
+
 Scene = Callable[[Store, ManualClock, str], Awaitable[tuple[list[Ack], list[Pop]]]]
 SCENES: list[Scene] = []
 UNKNOWN = "4611686018427387904-0123456789abcdef"

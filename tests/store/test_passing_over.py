@@ -7,6 +7,8 @@ from monarq.store import Store
 from tests.store.calls import push_many
 from tests.store.scenarios import every
 
+pytestmark = pytest.mark.smoke
+
 
 async def _behind(store: Store, offset: int, **which: object) -> list[StoredMessage]:
     """The messages behind an offset, as its token and the rows left name them."""

@@ -9,6 +9,8 @@ from monarq.model import MAX_PAYLOAD_BYTES, Ack, AckStatus, Pop, Popped, PushIte
 from monarq.store import Store
 from tests.store.calls import ack_of, push_items, unwrap
 
+pytestmark = pytest.mark.smoke
+
 SIZE = 100
 
 

@@ -12,6 +12,8 @@ from tests.store.conftest import OpenStore
 from tests.store.numbered_pushes import of, stored
 from tests.store.scenarios import WORK, every, nothing_changes
 
+pytestmark = pytest.mark.smoke
+
 
 async def in_order(store: Store, queue: str = "q") -> list[int]:
     rows = await every(store.list_messages, queue)

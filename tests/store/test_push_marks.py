@@ -19,6 +19,8 @@ from tests.store.numbered_pushes import of, stored
 from tests.store.scenarios import WORK, drain, nothing_changes, numbers, stats
 from tests.store.waiting import wait_until
 
+pytestmark = pytest.mark.smoke
+
 PROJECT = Path(__file__).parents[2]
 
 

@@ -26,6 +26,8 @@ from tests.store.scenarios import (
     stats,
 )
 
+pytestmark = pytest.mark.smoke
+
 # --- redrive ---
 
 

@@ -37,6 +37,8 @@ from tests.store.scenarios import (
 from tests.store.sealed_scene import ERROR, OUTPUT, answer_in_every_way, two_queues
 from tests.store.waiting import wait_until
 
+pytestmark = pytest.mark.smoke
+
 NEW = bytes(range(100, 132))
 LOST = bytes(range(200, 232))
 FIRST = fingerprint(NEW).hex()

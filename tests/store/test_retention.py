@@ -22,6 +22,8 @@ from tests.store.scenarios import (
     stored_payloads,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_a_message_goes_when_its_retention_is_over_consumed_or_not(
     store: Store, clock: ManualClock

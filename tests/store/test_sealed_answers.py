@@ -45,6 +45,8 @@ from tests.store.sealed_scene import (
     two_queues,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.parametrize("encrypted", [True, False])
 async def test_no_text_of_a_caller_lies_in_the_clear_in_an_encrypted_queue(

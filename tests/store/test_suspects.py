@@ -25,6 +25,8 @@ from tests.store.scenarios import (
     stats,
 )
 
+pytestmark = pytest.mark.smoke
+
 LEASE_SECONDS = 10
 GROUP = "g"
 

@@ -11,6 +11,8 @@ from monarq.store import Store
 from tests.store.calls import ack_all, pop, push, push_many
 from tests.store.scenarios import DEAD, FAILED, WORK, drain, every, let_time_work
 
+pytestmark = pytest.mark.smoke
+
 MINUTE = 60 * SECOND
 
 

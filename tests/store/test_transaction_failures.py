@@ -14,6 +14,8 @@ from tests.store.conftest import OpenStore
 from tests.store.scenarios import every, nothing_changes, stored_payloads
 from tests.store.transaction_scene import Scene, make_scene
 
+pytestmark = pytest.mark.smoke
+
 BadOperation = Callable[[Scene, Store], Awaitable[Push | Ack]]
 
 

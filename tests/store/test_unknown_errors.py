@@ -15,6 +15,8 @@ from monarq.model import Push, PushItem
 from monarq.store import Store, open_store
 from tests.store.conftest import Place
 
+pytestmark = pytest.mark.smoke
+
 _REASON = "the tests keep everybody from this table"
 
 

@@ -21,6 +21,8 @@ from tests.store.scenarios import (
 )
 from tests.store.work_queue import fail, work
 
+pytestmark = pytest.mark.smoke
+
 
 async def test_an_attempt_counts_when_it_is_leased(store: Store, clock: ManualClock) -> None:
     [item_id] = await work(store)
