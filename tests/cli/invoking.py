@@ -7,11 +7,14 @@ from contextlib import redirect_stderr
 from functools import cache
 from typing import Any
 
-import click
-from click.testing import CliRunner
-from typer.main import get_command
+import typer
+import typer.testing
+from typer.testing import CliRunner
 
 from monarq.cli.main import make_app, told
+
+# The runner makes the application's commands anew at each call, which takes longer than most calls.
+typer.testing._get_command = cache(typer.main.get_command)
 
 
 class Answer:
@@ -37,7 +40,7 @@ class Invoke:
 
     def __call__(self, *arguments: str, stdin: str = "", **variables: str) -> Answer:
         result = CliRunner().invoke(
-            _command(), list(arguments), input=stdin, env=self.environment | variables
+            _app(), list(arguments), input=stdin, env=self.environment | variables
         )
         err, code = result.stderr, result.exit_code
         if isinstance(result.exception, Exception):
@@ -66,6 +69,5 @@ class Invoke:
 
 
 @cache
-def _command() -> click.Command:
-    # Typer's own runner makes it for each call, which takes longer than most commands.
-    return get_command(make_app())
+def _app() -> typer.Typer:
+    return make_app()
