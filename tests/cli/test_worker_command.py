@@ -25,6 +25,8 @@ from tests.postgres_server import fresh_database
 from tests.server.serving import ServerProcess, sqlite_settings
 from tests.shared_postgres import POSTGRES_NAMES
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 
 

@@ -92,6 +92,7 @@ def wait_until_closed(server: ServerProcess) -> None:
         assert time.monotonic() < deadline
 
 
+@pytest.mark.slow
 def test_what_changes_arrives_and_only_that(server: ServerProcess) -> None:
     push(server, "still", 1)
     push(server, "moving", 1)

@@ -14,6 +14,8 @@ import pytest
 from tests.server.conftest import StartServer
 from tests.server.serving import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 PUSH = "/api/v1/push"
 
 
