@@ -44,6 +44,7 @@ def test_python_blocks_are_python() -> None:
             compile(block.code, page, "exec", flags=0x2000)  # top-level await is fine in prose
 
 
+@pytest.mark.slow
 def test_the_readmes_python_runs(tmp_path: Path) -> None:
     first, tasks = runnable("README.md", "python")
     (tmp_path / "first.py").write_text(first)
@@ -54,6 +55,7 @@ def test_the_readmes_python_runs(tmp_path: Path) -> None:
     assert "to ada@example.org" in run(tmp_path, "-m", "monarq", *worker)
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     hello, shop = runnable("docs/tutorial.md", "python")
     (tmp_path / "hello.py").write_text(hello)
@@ -76,6 +78,7 @@ def test_the_guide_to_testing_runs() -> None:
     asyncio.run(names["test_a_reminder_is_sent_an_hour_later"]())
 
 
+@pytest.mark.slow
 def test_the_guide_to_the_client_runs(postgres_database: str) -> None:
     with psycopg.connect(postgres_database) as connection:
         connection.execute("create table orders (id int)")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -27,6 +29,7 @@ def test_every_example_is_run_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == known
 
 
+@pytest.mark.slow
 def test_orders_flow_in_order_and_what_failed_comes_back(tmp_path: Path) -> None:
     said = run(tmp_path, str(EXAMPLES / "order_flow.py"), f"sqlite:///{tmp_path}/mq.db")
     billed = said.partition("billing")[2].partition("shipping")[0]
@@ -36,12 +39,14 @@ def test_orders_flow_in_order_and_what_failed_comes_back(tmp_path: Path) -> None
     assert said.rstrip().endswith("order 3 shipped")
 
 
+@pytest.mark.slow
 def test_words_are_counted_exactly_once(tmp_path: Path) -> None:
     said = run(tmp_path, str(EXAMPLES / "exactly_once.py"))
     assert said.count("not carried out") == 2
     assert "13 words, 51 letters" in said
 
 
+@pytest.mark.slow
 def test_tasks_are_enqueued_and_run_by_a_worker(tmp_path: Path) -> None:
     assert run(tmp_path, "-m", "examples.mail_tasks").count("enqueued") == 2
     where = ("--store", "sqlite:///mail.db")

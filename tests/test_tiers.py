@@ -160,7 +160,6 @@ def test_the_quick_tier_has_the_store_on_sqlite_and_one_postgresql_and_the_rest_
 ) -> None:
     assert run(pytester, "--quick") == {
         "test_plain[sqlite]",
-        "test_plain[postgres-newest]",
         "test_smoke[sqlite]",
         "test_smoke[postgres-newest]",
         "test_numbers[sqlite-1]",

@@ -16,8 +16,8 @@ Every run leaves out what proves the same twice, unless it has `--every-store`:
 - what `NOT_QUICK` lists, but for the paths in it that the command names,
 - tests that are marked `slow`, and tests that stop or kill a PostgreSQL of their own,
 - all values but the first of a test with parameters, other than its store,
-- the oldest PostgreSQL, and the newest one for tests that also run on SQLite. In `tests/store`,
-  where SQL is tested, they run on both,
+- the oldest PostgreSQL, and the newest one for tests that also run on SQLite, unless they are
+  tests of the store that are marked `smoke`,
 - either SQLite in a file or in memory where a test runs on both,
 - all but the first of a folder's tests that start a broker or a command in another process.
 """
@@ -35,13 +35,11 @@ NOT_QUICK = (
     # Faults, a browser, published clients, Spark.
     *("chaos", "dashboard", "interop", "spark"),
     # Processes, terminals and signals.
-    *("cli/test_*_command.py", "cli/test_command_transfer.py", "cli/test_reaching.py"),
-    *("cli/test_terminal.py", "cli/test_worker_*.py", "jobs/test_hung_tasks.py"),
+    *("cli/test_bench_command.py", "cli/test_terminal.py", "cli/test_worker_*.py"),
+    "jobs/test_hung_tasks.py",
     "server/test_serving_*.py",
     # Generated clients and requests.
     *("server/test_generated_clients.py", "server/test_schemathesis.py"),
-    # Programs of the documentation.
-    *("server/test_api_reference.py", "test_documentation.py", "test_examples.py"),
     # Both PostgreSQL servers at the same time.
     "store/test_odd_arguments.py",
     # The tests' own tools.
@@ -126,8 +124,9 @@ def _quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         if item.get_closest_marker("slow") or "new_postgres_server" in _fixtures(item):
             return False
         if _is_on_postgres(item):
-            needs_postgres = _tests_the_store(item) or _function(item) not in not_only_postgres
-            return needs_postgres and not _values(item) & _OLDEST
+            is_smoke = _tests_the_store(item) and item.get_closest_marker("smoke")
+            has_sql = is_smoke or _function(item) not in not_only_postgres
+            return has_sql and not _values(item) & _OLDEST
         return "memory" not in _values(item) or _function(item) not in in_file
 
     def folder_with_processes(item: pytest.Item) -> Path | None:

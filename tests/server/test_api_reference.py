@@ -4,6 +4,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from monarq.server.routes import ROUTES
 from tests.server.serving import ServerProcess
 
@@ -45,6 +47,7 @@ def test_every_path_has_an_example() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_examples_run_from_top_to_bottom(server: ServerProcess) -> None:
     script = PREAMBLE + "\n".join(examples())
     script = script.replace("localhost:6632", f"{server.host}:{server.port}")
