@@ -17,14 +17,13 @@ Tests of the application alone take `api` or `memory_api`, which are in process.
 """
 
 import contextlib
-import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from tests.postgres_server import fresh_database
+from tests.kept_schemas import empty_schema
 from tests.server.application import api, memory_api
 from tests.server.serving import ServerProcess
 from tests.shared_postgres import POSTGRES_NAMES
@@ -53,8 +52,9 @@ async def served_store(
 ) -> AsyncIterator[dict[str, Any]]:
     """The settings that name an empty store."""
     if request.param in POSTGRES_NAMES:
-        async with fresh_database(postgres_servers[request.param]) as dsn:
-            yield {"store": dsn, "schema": f"test_{secrets.token_hex(6)}"}
+        dsn = postgres_servers[request.param]
+        async with empty_schema(dsn) as schema:
+            yield {"store": dsn, "schema": schema}
     else:
         yield {"store": f"sqlite:///{tmp_path / 'monarq.db'}"}
 
