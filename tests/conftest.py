@@ -129,8 +129,15 @@ async def kept_connections() -> AsyncIterator[KeptConnections]:
 
 
 @pytest.fixture(autouse=True)
-async def no_task_outlives_its_test() -> AsyncIterator[None]:
-    """The tests of a module share an event loop."""
+def no_task_outlives_its_test(request: pytest.FixtureRequest) -> None:
+    """The tests of a module share an event loop. Others may have none: a browser has its own."""
+    if request.node.get_closest_marker("asyncio") is not None:
+        request.getfixturevalue("cancel_tasks")
+
+
+@pytest.fixture
+async def cancel_tasks() -> AsyncIterator[None]:
+    """Cancel what the test has started and left running."""
     before = asyncio.all_tasks()
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
