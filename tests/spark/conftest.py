@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from monarq.spark import session
 from monarq.spark.access import Access, open_access
+from tests.cli.invoking import Invoke
 from tests.postgres_server import fresh_database
 from tests.server.serving import ServerProcess
 from tests.spark.seeding import Urls
@@ -69,6 +70,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def store_url(tmp_path: Path) -> str:
     """A SQLite file of this test's own; made by the first who writes to it."""
     return f"sqlite:///{tmp_path / 'monarq.db'}"
+
+
+@pytest.fixture
+def cli(tmp_path: Path, store_url: str) -> Invoke:
+    """The command line in this process, on `store_url`; its pipelines use the session above."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("MONARQ_")}
+    return Invoke(
+        kept
+        | {
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            "XDG_DATA_HOME": str(tmp_path / "data"),
+            "MONARQ_STORE": store_url,
+            "COLUMNS": "200",
+        }
+    )
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`monarq pipeline analyse`, as a user runs it, and what is kept of it beside the queues."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,16 +8,17 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from monarq.client.client import Client
 from monarq.pipeline_records import ANALYSES_KEPT, ANALYSIS_KIND, REPORT_KIND, unpack_report
 from monarq.spark.pipelines.analyse.figures import Analysis
 from monarq.spark.pipelines.analyse.publishing import publish
 from monarq.spark.pipelines.analyse.running import Result
+from tests.cli.invoking import Invoke
 from tests.server.serving import ServerProcess
 from tests.spark.archiving import fill_everything
 
-#: Two Sparks start one after the other, on machines that may have other work.
 SECONDS = 600
 
 
@@ -38,15 +38,12 @@ def monarq(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_from_queues_to_a_report_that_the_broker_shows(
-    broker: ServerProcess, store_url: str, tmp_path: Path
+    spark: SparkSession, cli: Invoke, broker: ServerProcess, store_url: str, tmp_path: Path
 ) -> None:
     fill_everything(store_url)
     lake = str(tmp_path / "lake")
-    archived = monarq("pipeline", "archive", lake, "--once", "--url", broker.url)
-    assert archived.returncode == 0, archived.stderr
-    ran = monarq("pipeline", "analyse", lake, "--url", broker.url, "--json")
-    assert ran.returncode == 0, ran.stderr
-    answer = json.loads(ran.stdout)
+    cli.ok("pipeline", "archive", lake, "--once", "--url", broker.url)
+    answer = cli.json("pipeline", "analyse", lake, "--url", broker.url)
     texts = [finding["text"] for finding in answer["findings"]]
     assert "`orders`: 3 dead letters, 0.6 % of its messages; all of them are `näh`" in texts
     assert "`jobs`: 2 dead letters, 40 % of its items; all of them are `näh`" in texts

@@ -17,7 +17,7 @@ from tests.spark.lake_rows import ids_by_pyarrow
 from tests.spark.seeding import fill, numbered
 
 EACH_ROUND = 90
-ROUNDS = 6
+ROUNDS = 4
 
 
 @contextmanager

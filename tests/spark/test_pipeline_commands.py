@@ -26,20 +26,6 @@ ROOT = Path(__file__).parents[2]
 SECRET = "a secret of thirty-two bytes or more"
 
 
-@pytest.fixture
-def cli(tmp_path: Path, store_url: str) -> Invoke:
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("MONARQ_")}
-    return Invoke(
-        kept
-        | {
-            "XDG_CONFIG_HOME": str(tmp_path / "config"),
-            "XDG_DATA_HOME": str(tmp_path / "data"),
-            "MONARQ_STORE": store_url,
-            "COLUMNS": "200",
-        }
-    )
-
-
 def command(*arguments: str, limit: int | None = None, **variables: str) -> tuple[int, str, str]:
     """Run it as a process of its own: its exit code, stdout and stderr. `limit`: no file may
     become larger."""

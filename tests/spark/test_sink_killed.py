@@ -14,7 +14,7 @@ from tests.spark.driver_process import WAIT_SECONDS, Driver, driving
 from tests.spark.seeding import fill, messages_of
 
 EACH_ROUND = 160
-ROUNDS = 6
+ROUNDS = 4
 
 
 def streaming(master: str, url: str, directory: Path) -> AbstractContextManager[Driver]:
