@@ -28,6 +28,7 @@ A test that stops, kills or pauses its server makes a private one:
 """
 
 import asyncio
+import atexit
 import gc
 import os
 import signal
@@ -88,6 +89,8 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        # Libraries in C++ complain of objects that are never freed.
+        atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(optionalhook=True)
