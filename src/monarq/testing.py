@@ -20,7 +20,7 @@ from monarq.client.tasks import Tasks
 from monarq.clock import ManualClock
 from monarq.errors import NotFoundError
 from monarq.jobs.worker import Worker
-from monarq.model import ItemState, QueueKind
+from monarq.model import ItemState
 from monarq.model.pages import walk
 
 _ANYTHING = object()
@@ -80,13 +80,11 @@ class TestBroker:
     async def pushed(self, queue: str) -> list[Any]:
         """The payloads of all messages that are kept in a queue, or of all items, in order."""
         admin = self.client.admin
+        rows = walk(lambda limit, after: admin.list_messages(queue, limit=limit, after=after))
         try:
-            kind = (await admin.get_queue(queue)).kind
+            return [msgspec.json.decode(row.payload) async for row in rows]
         except NotFoundError:
             return []
-        listed: Any = admin.list_items if kind is QueueKind.WORK else admin.list_messages
-        rows = walk(lambda limit, after: listed(queue, limit=limit, after=after))
-        return [msgspec.json.decode(row.payload) async for row in rows]
 
     async def pending(self, queue: str) -> int:
         """How many messages somebody still has before them, or items are not finished."""

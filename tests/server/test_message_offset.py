@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from monarq.model import Push, PushItem
+from monarq.operations import Operation
 from tests.server.application import Api
 
 COUNT = 100_000
@@ -18,15 +19,15 @@ async def test_the_rows_read_do_not_grow_with_the_offset(
         items = [PushItem("q", b"%d" % number) for number in range(first, first + 10_000)]
         await store.push([Push(items)])
     read = 0
-    list_messages = store.list_messages
+    carry_out = store.carry_out
 
-    async def counted(*args: Any, **options: Any) -> Any:
+    async def counted(request: Operation[Any], *, commands: bool) -> Any:
         nonlocal read
-        page = await list_messages(*args, **options)
+        page = await carry_out(request, commands=commands)
         read += len(page.rows)
         return page
 
-    monkeypatch.setattr(store, "list_messages", counted)
+    monkeypatch.setattr(store, "carry_out", counted)
     for offset in (0, 10, 1_000, 10_000):
         read = 0
         answer = await api.get(f"/api/v1/messages?queue=q&limit=20&offset={offset}")

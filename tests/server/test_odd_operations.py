@@ -11,7 +11,7 @@ import pytest
 
 from monarq.model.queue_options import QUEUE_OPTIONS
 from monarq.operations import OPERATIONS, Operation
-from monarq.operations.http import has_body, in_path, json_fields
+from monarq.operations.http import has_body, in_path, input_type, json_fields
 from monarq.operations.operation import Route
 from monarq.operations.queues import Configure
 from tests.kept_connections import KeptConnections
@@ -56,11 +56,12 @@ def _requests(operation: type[Operation[Any]], route: Route) -> Iterator[tuple[s
     infos = {info.encode_name: info for info in msgspec.structs.fields(operation)}
     sound = sound_fields(operation)
     path = {name: str({**SOUND, **sound}.get(infos[name].name, "x")) for name in in_path(route)}
-    of_paths = {name for each in operation.routes for name in in_path(each)}
+    kind = input_type(operation, route)
+    taken = kind.__struct_encode_fields__ if kind else ()
     given = {
         info.encode_name: sound[info.name]
         for info in infos.values()
-        if info.name in sound and info.encode_name not in of_paths
+        if info.name in sound and info.encode_name in taken
     }
     fields = [name for name in infos if name not in path]
     if has_body(operation, route):

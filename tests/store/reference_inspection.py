@@ -7,11 +7,13 @@ from msgspec import UNSET, Raw
 from monarq.clock import SECOND
 from monarq.ids import LongNumberText, NumberText, message_id
 from monarq.model import (
+    DEFAULT_GROUP,
     Cursor,
     Group,
     Item,
     ItemState,
     LoggedAttempt,
+    MessageStatus,
     QueueCounts,
     QueueInfo,
     StoredMessage,
@@ -118,22 +120,37 @@ class Inspection(WorkRules):
     def message_row(
         self, queue: QueueState, partition: Partition, message: KeptMessage
     ) -> StoredMessage:
+        groups = {
+            group: self.state_for(partition, cursor, message)
+            for group, cursor in partition.cursors.items()
+        }
         return StoredMessage(
+            id=message_id(partition.id, message.seq),
+            transaction_id=message.transaction_id,
+            partition_id=NumberText(partition.id),
             queue=queue.name,
             partition=partition.name,
-            partition_id=partition.id,
             seq=message.seq,
-            transaction_id=message.transaction_id,
-            payload=message.payload,
-            created_at=message.created_at,
+            status=self.status_of(groups),
+            groups=groups,
             trace_id=message.trace_id,
             producer=message.producer,
-            headers=message.headers,
-            groups={
-                group: self.state_for(partition, cursor, message)
-                for group, cursor in partition.cursors.items()
-            },
+            created_at=Micros(message.created_at),
+            raw=Raw(message.payload),
+            raw_headers=UNSET if message.headers is None else Raw(message.headers),
         )
+
+    @staticmethod
+    def status_of(groups: dict[str, str]) -> MessageStatus:
+        """The view of all groups together, or that of the queue mode if the queue has it."""
+        if DEFAULT_GROUP in groups:
+            groups = {DEFAULT_GROUP: groups[DEFAULT_GROUP]}
+            if groups[DEFAULT_GROUP] == "dead":
+                return "dead_letter"
+        if "leased" in groups.values():
+            return "processing"
+        is_consumed = groups and all(state in ("done", "dead") for state in groups.values())
+        return "completed" if is_consumed else "pending"
 
     def state_for(self, partition: Partition, cursor: CursorState, message: KeptMessage) -> str:
         """What the message is to a group."""

@@ -23,6 +23,7 @@ from monarq.model import (
 )
 from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
 from monarq.operations.items import AppendOutput, CancelItem, RetryItem
+from monarq.operations.messages import DeleteMessage
 from monarq.operations.queues import (
     ClearQueue,
     Configure,
@@ -231,11 +232,8 @@ async def test_items_by_their_id(store: Store, queue: str) -> None:
     assert met == [expected(queue)] * 3
     assert (await store.read_output(item_id, 1)).data == (b"" if queue == "jobs" else b"x")
     [item] = (await store.list_items(queue)).rows
-    met = await tried(
-        store,
-        queue,
-        lambda: store.delete_message(item.partition_id, item.transaction_id, commands=False),
-    )
+    delete = DeleteMessage(partition_id=item.partition_id, transaction_id=item.transaction_id)
+    met = await tried(store, queue, lambda: nothing(store.call(delete, commands=False)))
     assert met == [expected(queue)]
 
 

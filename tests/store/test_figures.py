@@ -3,7 +3,7 @@
 import pytest
 
 from monarq.clock import ManualClock
-from monarq.errors import InvalidRequestError, NotFoundError
+from monarq.errors import NotFoundError
 from monarq.model import Ack, Pop, Push, PushItem, QueueKind
 from monarq.store import Store
 from tests.store.calls import ack_of
@@ -68,15 +68,13 @@ async def test_states_of_many_messages_are_those_that_each_one_tells(store: Stor
     second = popped.messages[1]
     await store.ack([ack_of(second, popped.lease_id, group="g")])
     messages = (await store.list_messages("q")).rows
-    states = await store.group_states([(one.partition_id, one.seq) for one in messages])
-    for message, state in zip(messages, states, strict=True):
+    for message in messages:
         one = await store.get_message(message.partition_id, message.transaction_id)
-        assert state == one.groups
-    of_p = [state["g"] for one, state in zip(messages, states, strict=True) if one.partition == "p"]
+        assert (message.groups, message.status) == (one.groups, one.status)
+    of_p = [message.groups["g"] for message in messages if message.partition == "p"]
     assert of_p == ["leased", "done", "leased", "leased", "pending", "pending"]
-    assert await store.group_states([]) == []
-    with pytest.raises(InvalidRequestError):
-        await store.group_states([(1, 1)] * 1001)
+    of_g = (await store.list_messages("q", partition="p", group="g", status="processing")).rows
+    assert [message.seq for message in of_g] == [1, 3, 4]
 
 
 async def test_the_point_before_a_time_is_the_last_one_of_each_queue(

@@ -253,18 +253,63 @@ async def test_paging_through_items_is_stable_while_they_change_and_go(
     assert [row.seq for row in rest.rows] == [6, 7, 8, 9, 10]
 
 
+async def test_items_are_listed_and_found_as_messages(store: Store) -> None:
+    await store.configure("w", kind=WORK)
+    items = [PushItem("w", b"1", transaction_id="t"), PushItem("w", b"2", delay_seconds=60)]
+    first, second = await push_items(store, *items)
+    await pop(store, "w")
+    rows = await every(store.list_messages, "w", limit=1)
+    assert [(row.id, row.status) for row in rows] == [
+        (first.message_id, "processing"),
+        (second.message_id, "scheduled"),
+    ]
+    assert await every(store.list_messages, "w", status="scheduled") == rows[1:]
+    assert await every(store.list_messages, "w", partition="other") == []
+    for name in ("t", first.message_id):
+        found = await store.get_message(first.partition_id, name)
+        assert (found.id, found.status, found.payload, found.groups) == (
+            *(first.message_id, "processing", b"1"),
+            {},
+        )
+        assert found.queue_options == (await store.get_queue("w")).options
+    for name in ("none", f"{first.partition_id}-9"):
+        with pytest.raises(NotFoundError):
+            await store.get_message(first.partition_id, name)
+
+
+async def test_dead_letters_are_listed_as_messages_of_the_group_and_the_time_of_their_death(
+    store: Store, clock: ManualClock
+) -> None:
+    await push_many(store, "q", 3)
+    for group in ("g", "h"):
+        message, lease = await pop_one(store, "q", group=group)
+        await ack(store, message, lease, DEAD, group=group)
+        clock.advance(60)
+    [last, first] = await every(store.list_messages, "q", status="dead_letter")
+    assert (last.groups, first.groups) == ({"h": "dead"}, {"g": "dead"})
+    assert last.seq == first.seq == 1
+
+    async def found(**filters: object) -> list[dict[str, str]]:
+        rows = await every(store.list_messages, "q", status="dead_letter", **filters)
+        return [row.groups for row in rows]
+
+    assert await found(group="g") == [{"g": "dead"}]
+    # Pushed before that time, and died after it.
+    assert await found(created_from=clock.now() - 70_000_000) == [{"h": "dead"}]
+    assert await found(created_to=clock.now() - 70_000_000) == [{"g": "dead"}]
+    assert await found(partition="other") == []
+
+
 # --- the wrong kind ---
 
 
 async def test_what_is_for_one_kind_of_queue_is_a_conflict_on_the_other(store: Store) -> None:
     await store.configure("w", kind=WORK)
-    item = await push(store, "w", transaction_id="t")
+    await push(store, "w", transaction_id="t")
     await push(store, "q", transaction_id="t")
     async with nothing_changes(store):
         for call in (
-            lambda: store.list_messages("w"),
             lambda: store.export_plan("w"),
-            lambda: store.get_message(item.partition_id, "t"),
             lambda: store.subscribe("g", StartFrom.ALL, queue="w"),
             lambda: store.list_items("q"),
             lambda: store.list_items("q", order="next"),

@@ -15,6 +15,7 @@ from monarq.model import (
     Ack,
     Acked,
     DeadLetter,
+    MessageDetail,
     Popped,
     Push,
     Queue,
@@ -33,6 +34,7 @@ NOT_COMPARED: dict[type, tuple[str, ...]] = {
     Queue: ("id", "version"),
     QueueInfo: ("id",),
     DeadLetter: ("id",),
+    MessageDetail: ("queue_options",),
     Popped: ("next_at",),
     Renewed: ("lease_id",),
 }

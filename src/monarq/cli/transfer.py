@@ -172,7 +172,7 @@ def _message_line(message: StoredMessage) -> MessageLine:
         payload=msgspec.Raw(message.payload),
         partition=message.partition,
         seq=message.seq,
-        created_at=message.created_at,
+        created_at=int(message.created_at),
         trace_id=message.trace_id,
         headers=_NO_HEADERS if message.headers is None else msgspec.Raw(message.headers),
         producer=message.producer,

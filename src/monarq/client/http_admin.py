@@ -1,30 +1,27 @@
-"""The calls beside the hot path, over HTTP: queues, groups, dead letters, and all others."""
+"""The calls beside the hot path, over HTTP."""
 
 from __future__ import annotations
 
-from monarq.client.http_entries import HttpEntries
+from typing import TypeVar
+
 from monarq.client.http_items import item_body
-from monarq.client.http_reading import (
-    partition_of,
-    pushed_of,
-)
-from monarq.model import (
-    Page,
-    PartitionStats,
-    Push,
-    Pushed,
-)
+from monarq.client.http_operations import Call, send
+from monarq.client.http_reading import pushed_of
+from monarq.model import Push, Pushed
+from monarq.operations.calls import Calls
+from monarq.operations.operation import Operation
 from monarq.store.validation import check_push
-from monarq.store.validation.calls import checks_arguments
 from monarq.wire.push import PushedItem
-from monarq.wire.queues import (
-    PartitionsAnswer,
-)
+
+R = TypeVar("R")
 
 
-@checks_arguments
-class HttpAdmin(HttpEntries):
-    # --- queues ------------------------------------------------------------------------------
+class HttpAdmin(Calls):
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    async def call(self, request: Operation[R]) -> R:
+        return await send(self._call, request)
 
     async def restore(self, push: Push) -> list[Pushed]:
         check_push(push)
@@ -35,11 +32,3 @@ class HttpAdmin(HttpEntries):
         }
         answer = await self._call("POST", "/api/v1/import", list[PushedItem], body=body)
         return [pushed_of(each) for each in answer]
-
-    async def list_partitions(
-        self, queue: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[PartitionStats]:
-        query = {"queue": queue, "limit": limit, "after": after}
-        path = "/api/v1/resources/partitions"
-        answer = await self._call("GET", path, PartitionsAnswer, query=query)
-        return Page([partition_of(row) for row in answer.partitions], answer.next)

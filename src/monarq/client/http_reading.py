@@ -6,15 +6,11 @@ from msgspec import Raw, UnsetType
 
 from monarq.model import (
     Message,
-    PartitionStats,
     Pushed,
-    StoredMessage,
 )
 from monarq.times import parse_time
-from monarq.wire.messages import MessageRow
 from monarq.wire.pop import PoppedMessage
 from monarq.wire.push import PushedItem
-from monarq.wire.queues import PartitionRow
 
 
 def micros(text: str) -> int:
@@ -48,34 +44,6 @@ def message_of(answer: PoppedMessage) -> Message:
         priority=None if isinstance(answer.priority, UnsetType) else answer.priority,
         max_attempts=None if isinstance(answer.max_attempts, UnsetType) else answer.max_attempts,
         is_command=answer.is_command is True,
-    )
-
-
-def partition_of(row: PartitionRow) -> PartitionStats:
-    return PartitionStats(
-        queue=row.queue,
-        partition_id=int(row.id),
-        partition=row.name,
-        first_seq=row.first_seq,
-        last_seq=row.last_seq,
-        pending=row.pending,
-        last_at=micros(row.last_pushed_at),
-    )
-
-
-def stored_message_of(row: MessageRow) -> StoredMessage:
-    return StoredMessage(
-        queue=row.queue,
-        partition=row.partition,
-        partition_id=int(row.partition_id),
-        seq=row.seq,
-        transaction_id=row.transaction_id,
-        payload=bytes(row.data),
-        created_at=micros(row.created_at),
-        trace_id=row.trace_id,
-        producer=row.producer_sub,
-        headers=_bytes(row.headers),
-        groups=row.groups,
     )
 
 

@@ -15,15 +15,12 @@ from monarq.errors import InvalidRequestError, MonarqError
 from monarq.model import (
     Ack,
     Acked,
-    Page,
-    PartitionStats,
     Pop,
     Popped,
     Push,
     Pushed,
     Renew,
     Renewed,
-    StoredMessage,
     Transaction,
     TransactionDone,
 )
@@ -44,25 +41,6 @@ class Admin(Calls, Protocol):
     """The calls beside the hot path; `store/contract/` says what each promises."""
 
     async def restore(self, push: Push) -> list[Pushed]: ...
-
-    async def list_partitions(
-        self, queue: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[PartitionStats]: ...
-
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        partition: str | None = None,
-        first_seq: int | None = None,
-        created_from: int | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[StoredMessage]: ...
-
-    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage: ...
-
-    async def delete_message(self, partition_id: int, transaction_id: str) -> None: ...
 
 
 class Link(abc.ABC):

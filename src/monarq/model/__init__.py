@@ -32,7 +32,15 @@ from monarq.model.limits import (
     MAX_TRACE_NAMES,
     POP_MAX_BYTES,
 )
-from monarq.model.messages import Delivery, Segment, StoredMessage, Trace
+from monarq.model.messages import (
+    BusStatus,
+    Delivery,
+    MessageDetail,
+    MessageStatus,
+    Segment,
+    StoredMessage,
+    Trace,
+)
 from monarq.model.pages import Page
 from monarq.model.pops import Message, Pop, Popped, StartFrom
 from monarq.model.pushes import Push, PushColumns, Pushed, PushItem, PushStatus
@@ -65,6 +73,7 @@ __all__ = [
     "Acked",
     "Attempt",
     "AttemptOutcome",
+    "BusStatus",
     "ConfiguredQueue",
     "Cursor",
     "DeadLetter",
@@ -80,6 +89,8 @@ __all__ = [
     "LifecycleReport",
     "LoggedAttempt",
     "Message",
+    "MessageDetail",
+    "MessageStatus",
     "MetricPoint",
     "OutputPart",
     "Page",

@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from msgspec import Meta, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field, structs
 
-from monarq.ids import NumberText, message_id
+from monarq.ids import MessageIdText, NumberText
+from monarq.model.queue_options import QueueOptions
 from monarq.times import Micros
+
+MessageStatus = Literal[
+    "pending", "processing", "completed", "dead_letter", "scheduled", "cancelled"
+]
+
+
+class BusStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Ordered queues: groups by what they did with a message, as Queen counts them."""
+
+    consumed_by: int
+    """Groups for which it is done or dead."""
+    total_groups: int
 
 
 class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
-    """A message as it is kept, whoever consumed it."""
+    """A message or item that a queue keeps, with its state in each group."""
 
+    id: MessageIdText
+    transaction_id: str
+    partition_id: NumberText
     queue: str
     partition: str
-    partition_id: int
     seq: int
-    transaction_id: str
-    payload: bytes
-    created_at: int
-    trace_id: str | None = None
-    producer: str | None = None
-    headers: bytes | None = None
-    groups: dict[str, str] = {}
-    """Per group: `pending`, `leased`, `done`, or `dead`, which is done with a dead letter kept.
-    Filled by `get_message` only."""
+    status: MessageStatus
+    groups: dict[str, str]
+    """Ordered queues: `pending`, `leased`, `done` or `dead`, by group."""
+    bus_status: BusStatus = BusStatus(consumed_by=0, total_groups=0)
+    trace_id: str | None
+    producer: str | None = field(name="producerSub")
+    created_at: Micros
+    raw: Annotated[Raw, Meta(description="the payload, as it was pushed")] = field(name="data")
+    raw_headers: (
+        Annotated[Raw, Meta(description="its headers, an object, if it has any")] | UnsetType
+    ) = field(name="headers", default=UNSET)
+
+    def __post_init__(self) -> None:
+        consumed = sum(state in ("done", "dead") for state in self.groups.values())
+        counted = BusStatus(consumed_by=consumed, total_groups=len(self.groups))
+        structs.force_setattr(self, "bus_status", counted)
 
     @property
-    def id(self) -> str:
-        return message_id(self.partition_id, self.seq)
+    def payload(self) -> bytes:
+        return bytes(self.raw)
+
+    @property
+    def headers(self) -> bytes | None:
+        return None if isinstance(self.raw_headers, UnsetType) else bytes(self.raw_headers)
+
+
+class MessageDetail(StoredMessage, frozen=True, kw_only=True, rename="camel"):
+    queue_options: QueueOptions
 
 
 class Segment(Struct, frozen=True, kw_only=True):

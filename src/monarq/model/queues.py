@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from monarq.ids import LongNumberText
+from monarq.ids import LongNumberText, NumberText
 from monarq.model.queue_options import QueueKind, QueueOptions
 from monarq.times import Micros
 
@@ -75,14 +75,16 @@ class PartitionRange(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class PartitionStats(Struct, frozen=True, rename="camel", kw_only=True):
+    """A partition with what is kept of it."""
+
+    partition_id: NumberText = field(name="id")
+    partition: str = field(name="name")
     queue: str
-    partition_id: int
-    partition: str
     first_seq: int
     last_seq: int
-    """Less than `first_seq` if nothing is kept."""
+    """Less than `firstSeq` if nothing is kept."""
     pending: int
     """What the slowest group still has before it (all that is kept, if there is no group).
     Work queues: 0, see the queue's own."""
-    last_at: int
+    last_at: Micros = field(name="lastPushedAt")
     """When something was last pushed to it."""

@@ -22,7 +22,9 @@ from monarq.operations.items import (
     ReadOutput,
     RetryItem,
 )
+from monarq.operations.messages import DeleteMessage, GetMessage, ListMessages
 from monarq.operations.operation import Operation, Paged
+from monarq.operations.partitions import ListPartitions
 from monarq.operations.queues import (
     ClearQueue,
     Configure,
@@ -43,6 +45,10 @@ OPERATIONS: tuple[type[Operation[Any]], ...] = (
     ClearQueue,
     PauseQueue,
     ResumeQueue,
+    ListPartitions,
+    ListMessages,
+    GetMessage,
+    DeleteMessage,
     ListDeadLetters,
     Redrive,
     PurgeDeadLetters,

@@ -14,13 +14,17 @@ from monarq.model import Group
 from monarq.model import Item
 from monarq.model import ItemDetail
 from monarq.model import ItemState
+from monarq.model import MessageDetail
+from monarq.model import MessageStatus
 from monarq.model import OutputPart
 from monarq.model import Page
+from monarq.model import PartitionStats
 from monarq.model import QueueInfo
 from monarq.model import QueueKind
 from monarq.model import Record
 from monarq.model import SeekTo
 from monarq.model import StartFrom
+from monarq.model import StoredMessage
 from monarq.model import Trace
 from monarq.operations.dead_letters import DeadLetterPage
 from monarq.operations.dead_letters import Ids
@@ -34,7 +38,6 @@ from monarq.operations.groups import ListCursors
 from monarq.operations.groups import ListGroups
 from monarq.operations.groups import ListLaggingGroups
 from monarq.operations.groups import Seek
-from monarq.operations.groups import Seq
 from monarq.operations.groups import Subscribe
 from monarq.operations.groups import Subscribed
 from monarq.operations.items import AppendOutput
@@ -44,7 +47,11 @@ from monarq.operations.items import ListItems
 from monarq.operations.items import Order
 from monarq.operations.items import ReadOutput
 from monarq.operations.items import RetryItem
+from monarq.operations.messages import DeleteMessage
+from monarq.operations.messages import GetMessage
+from monarq.operations.messages import ListMessages
 from monarq.operations.operation import Operation
+from monarq.operations.partitions import ListPartitions
 from monarq.operations.queues import ClearQueue
 from monarq.operations.queues import Configure
 from monarq.operations.queues import DeleteQueue
@@ -113,6 +120,31 @@ class StoreCalls(Protocol):
         """Let pops find the messages of a paused queue again."""
         return await self.call(ResumeQueue(queue=queue))
 
+    async def list_partitions(self, queue: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[PartitionStats]:
+        """List the partitions of a queue by id, with what is kept of each."""
+        return await self.call(ListPartitions(queue=queue, limit=limit, offset=offset, after=after))
+
+    async def list_messages(self, queue: str, *, partition: str | None = None, first_seq: int | None = None, status: MessageStatus | None = None, group: str | None = None, created_from: int | None = None, created_to: int | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[StoredMessage]:
+        """List what a queue keeps, by partition id and seq.
+
+        Of an ordered queue, `status="dead_letter"` lists the dead letters, newest first.
+        """
+        return await self.call(ListMessages(queue=queue, partition=partition, first_seq=first_seq, status=status, group=group, created_from=created_from, created_to=created_to, limit=limit, offset=offset, after=after))
+
+    async def get_message(self, partition_id: int, transaction_id: str) -> MessageDetail:
+        """Return a message or item, with its state in each group; `NotFoundError` if there is none.
+
+        Its id may be given in place of its transaction id.
+        """
+        return await self.call(GetMessage(partition_id=partition_id, transaction_id=transaction_id))
+
+    async def delete_message(self, partition_id: int, transaction_id: str) -> None:
+        """Remove a message's payload and keep it from every group; or remove an item.
+
+        The seq and the transaction id of a message stay taken. `ConflictError` if it is leased.
+        """
+        return await self.call(DeleteMessage(partition_id=partition_id, transaction_id=transaction_id))
+
     async def redrive(self, *, all: bool = False, to_queue: str | None = None, limit: int = 1000, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> int:
         """Put dead letters back into their queue, or into another; return how many.
 
@@ -138,7 +170,7 @@ class StoreCalls(Protocol):
         """Delete a group from one queue or from all; return the number of queues it was in."""
         return await self.call(DeleteGroup(group=group, queue=queue, forget_start=forget_start))
 
-    async def seek(self, group: str, queue: str, *, partition: str | None = None, to: SeekTo | None = None, time: int | None = None, seq: Seq | None = None) -> int:
+    async def seek(self, group: str, queue: str, *, partition: str | None = None, to: SeekTo | None = None, time: int | None = None, seq: int | None = None) -> int:
         """Move a group's cursors; return the number of messages before it in the moved partitions.
 
         Give exactly one of `to`, `time` and `seq` (the next message to be delivered). The group's
@@ -283,6 +315,31 @@ class SyncCalls(Protocol):
         """Let pops find the messages of a paused queue again."""
         return self.call(ResumeQueue(queue=queue))
 
+    def list_partitions(self, queue: str, *, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[PartitionStats]:
+        """List the partitions of a queue by id, with what is kept of each."""
+        return self.call(ListPartitions(queue=queue, limit=limit, offset=offset, after=after))
+
+    def list_messages(self, queue: str, *, partition: str | None = None, first_seq: int | None = None, status: MessageStatus | None = None, group: str | None = None, created_from: int | None = None, created_to: int | None = None, limit: int = 100, offset: int = 0, after: str | None = None) -> Page[StoredMessage]:
+        """List what a queue keeps, by partition id and seq.
+
+        Of an ordered queue, `status="dead_letter"` lists the dead letters, newest first.
+        """
+        return self.call(ListMessages(queue=queue, partition=partition, first_seq=first_seq, status=status, group=group, created_from=created_from, created_to=created_to, limit=limit, offset=offset, after=after))
+
+    def get_message(self, partition_id: int, transaction_id: str) -> MessageDetail:
+        """Return a message or item, with its state in each group; `NotFoundError` if there is none.
+
+        Its id may be given in place of its transaction id.
+        """
+        return self.call(GetMessage(partition_id=partition_id, transaction_id=transaction_id))
+
+    def delete_message(self, partition_id: int, transaction_id: str) -> None:
+        """Remove a message's payload and keep it from every group; or remove an item.
+
+        The seq and the transaction id of a message stay taken. `ConflictError` if it is leased.
+        """
+        return self.call(DeleteMessage(partition_id=partition_id, transaction_id=transaction_id))
+
     def list_dead_letters(self, *, limit: int = 100, offset: int = 0, after: str | None = None, queue: str | None = None, group: str | None = None, partition: str | None = None, failed_from: int | None = None, failed_to: int | None = None, error: str | None = None, ids: Ids | None = None) -> DeadLetterPage:
         """List dead letters, newest first."""
         return self.call(ListDeadLetters(limit=limit, offset=offset, after=after, queue=queue, group=group, partition=partition, failed_from=failed_from, failed_to=failed_to, error=error, ids=ids))
@@ -323,7 +380,7 @@ class SyncCalls(Protocol):
         """Delete a group from one queue or from all; return the number of queues it was in."""
         return self.call(DeleteGroup(group=group, queue=queue, forget_start=forget_start))
 
-    def seek(self, group: str, queue: str, *, partition: str | None = None, to: SeekTo | None = None, time: int | None = None, seq: Seq | None = None) -> int:
+    def seek(self, group: str, queue: str, *, partition: str | None = None, to: SeekTo | None = None, time: int | None = None, seq: int | None = None) -> int:
         """Move a group's cursors; return the number of messages before it in the moved partitions.
 
         Give exactly one of `to`, `time` and `seq` (the next message to be delivered). The group's

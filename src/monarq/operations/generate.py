@@ -34,6 +34,7 @@ _PLAIN = {
     "Names": "list[str]",
     "NumberArgument": "int",
     "Offset": "int",
+    "Seq": "int",
     "OptionsArgument": "Mapping[str, Any]",
     "TimeArgument": "int",
 }

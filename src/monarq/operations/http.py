@@ -25,25 +25,28 @@ def has_body(operation: type[Operation[Any]], route: Route) -> bool:
     return route.method not in ("GET", "DELETE") and input_type(operation, route) is not None
 
 
-def input_type(operation: type[Operation[Any]], route: Route) -> type[Struct] | None:
-    """Return the struct of a route's query or body; None if there is nothing to give."""
-    return route.body or _input_type(operation, route.method not in ("GET", "DELETE"))
-
-
 @lru_cache(maxsize=1024)
-def _input_type(operation: type[Operation[Any]], in_body: bool) -> type[Struct] | None:
-    """Return a struct of the fields that no path names."""
+def input_type(operation: type[Operation[Any]], route: Route) -> type[Struct] | None:
+    """Return the struct of a route's query or body; None if there is nothing to give.
+
+    It has the fields that no route names in its path, and those required ones that this route
+    does not name in its path.
+    """
+    if route.body is not None:
+        return route.body
+    own = in_path(route)
     named = {name for each in operation.routes for name in in_path(each)}
     hints = get_type_hints(operation, include_extras=True)
     fields = [
         (info.name, _on_wire(hints[info.name]), _declared(info))
         for info in msgspec.structs.fields(operation)
-        if info.encode_name not in named
+        if info.encode_name not in named or (info.required and info.encode_name not in own)
     ]
     if not fields:
         return None
+    name = route.name or operation.__name__
     return msgspec.defstruct(
-        f"{operation.__name__}{'Body' if in_body else 'Query'}",
+        f"{name[0].upper()}{name[1:]}{'Query' if route.method in ('GET', 'DELETE') else 'Body'}",
         fields,
         namespace={"declared_by": operation},
         frozen=True,

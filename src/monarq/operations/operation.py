@@ -10,8 +10,8 @@ from the declaration.
 - Fields are flat: numbers, texts, enums and lists of them. A required field becomes a positional
   argument of the generated method, an optional field a keyword argument.
 - A `Route` is one way to the operation over HTTP. Fields that its path names come from the path,
-  all other fields from the query (GET and DELETE) or from the body. A field that only another
-  route names in its path cannot be given.
+  all other fields from the query (GET and DELETE) or from the body. An optional field that only
+  another route names in its path cannot be given.
 - `Route.answer` is the struct of the HTTP answer, and `Route.result` its field that holds the
   result. Without `answer`, the result itself is the answer.
 """

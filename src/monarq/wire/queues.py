@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from monarq.model import QueueCounts
 from monarq.wire.paging import PageAnswer, PageQuery
-from monarq.wire.shown import NameFilter, PartitionIdText, TimeText
+from monarq.wire.shown import NameFilter, TimeText
 
 
 class LabelRow(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -39,25 +39,6 @@ class OverviewAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     partitions: int
     messages: QueueCounts
     timestamp: TimeText
-
-
-class PartitionsQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
-    queue: NameFilter
-
-
-class PartitionRow(Struct, frozen=True, kw_only=True, rename="camel"):
-    id: PartitionIdText
-    name: str
-    queue: str
-    first_seq: int
-    last_seq: int
-    """Less than `firstSeq` if nothing is kept."""
-    pending: int
-    last_pushed_at: TimeText
-
-
-class PartitionsAnswer(PageAnswer, frozen=True, kw_only=True, rename="camel"):
-    partitions: list[PartitionRow]
 
 
 class DepthQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from monarq.health import State
-from monarq.model import Group, QueueCounts, QueueInfo, QueueKind
+from monarq.model import Group, PartitionStats, QueueCounts, QueueInfo, QueueKind
 from monarq.wire.paging import After, Limit, PageAnswer, PageQuery
-from monarq.wire.queues import PartitionRow
 from monarq.wire.shown import NameFilter, TimeFilter, TimeText
 
 
@@ -107,7 +106,7 @@ class QueueDetailAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     queue: QueueInfo
     consumer_groups: list[Group]
     """The first so many; all with `GET /api/v1/consumer-groups?queue=`."""
-    partitions: list[PartitionRow]
+    partitions: list[PartitionStats]
     """The first so many; all with `GET /api/v1/resources/partitions?queue=`."""
 
 

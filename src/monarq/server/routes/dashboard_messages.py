@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Literal
 
 from monarq.clock import SECOND
 from monarq.errors import NotFoundError
 from monarq.ids import message_id, parse_message_id
-from monarq.model import DeadLetterFilter, Delivery, Item, QueueKind, Standing
+from monarq.model import DeadLetterFilter, Delivery, Item, MessageDetail, QueueKind, Standing
 from monarq.model.pages import MOST_ROWS
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
@@ -18,6 +17,7 @@ from monarq.server.service import Service
 from monarq.store.collecting import collect
 from monarq.store.contract import Store
 from monarq.store.contract.watching import MOST_PARTITIONS
+from monarq.store.validation import wrong_kind
 from monarq.times import iso, iso_or_none
 from monarq.wire.dashboard import (
     DeliveriesAnswer,
@@ -80,35 +80,38 @@ async def _find_anywhere(
 
 
 async def _found(store: Store, partition_id: int, seq: int) -> FoundRow:
-    partition = await store.get_partition(partition_id)
-    queue = await store.queue_settings(partition.queue)
-    own = message_id(partition_id, seq)
-    kind: Literal["message", "item"] = "message"
-    if queue.kind is QueueKind.WORK:
-        kind = "item"
-        transaction_id = (await store.get_item(own)).transaction_id
-    else:
-        transaction_id = (await store.get_message(partition_id, own)).transaction_id
+    message = await store.get_message(partition_id, message_id(partition_id, seq))
+    queue = await store.queue_settings(message.queue)
     return FoundRow(
-        queue=queue.name,
-        partition=partition.partition,
+        queue=message.queue,
+        partition=message.partition,
         partition_id=str(partition_id),
         seq=seq,
-        id=own,
-        transaction_id=transaction_id,
-        kind=kind,
+        id=message.id,
+        transaction_id=message.transaction_id,
+        kind="item" if queue.kind is QueueKind.WORK else "message",
     )
 
 
 # --- one message -----------------------------------------------------------------------------
 
 
+async def _ordered_message(store: Store, request: Request) -> MessageDetail:
+    """Return the message that the path names; raise `ConflictError` for an item."""
+    message = await store.get_message(
+        path_partition_id(request), path_name(request, "transactionId")
+    )
+    queue = await store.queue_settings(message.queue)
+    if queue.kind is QueueKind.WORK:
+        raise wrong_kind(queue)
+    return message
+
+
 async def list_deliveries(service: Service, request: Request) -> Response:
     query: DeliveriesQuery = request.query
-    partition_id = path_partition_id(request)
     store = service.broker.store
-    message = await store.get_message(partition_id, path_name(request, "transactionId"))
-    found = await store.deliveries_of(partition_id, message.seq, limit=query.limit)
+    message = await _ordered_message(store, request)
+    found = await store.deliveries_of(message.partition_id, message.seq, limit=query.limit)
     return json_answer(
         DeliveriesAnswer(
             deliveries=[_delivery(one) for one in found], truncated=len(found) == query.limit
@@ -136,16 +139,14 @@ def _delivery(one: Delivery) -> DeliveryRow:
 
 
 async def list_states(service: Service, request: Request) -> Response:
-    partition_id = path_partition_id(request)
     store = service.broker.store
-    message = await store.get_message(partition_id, path_name(request, "transactionId"))
-    options = (await store.queue_settings(message.queue)).options
-    standings = await store.standings_of(partition_id)
+    message = await _ordered_message(store, request)
+    standings = await store.standings_of(message.partition_id)
     return json_answer(
         GroupStatesAnswer(
             groups=[
                 _state(name, message.groups.get(name, "pending"), one, message.seq,
-                       options.retry_limit)
+                       message.queue_options.retry_limit)
                 for name, one in standings.items()
             ]
         )

@@ -1,88 +1,30 @@
-"""Messages as they are kept: listing, describing, deleting, burying, and retrying dead ones."""
+"""Messages as they are kept: operations; burying messages, and retrying dead ones."""
 
 from __future__ import annotations
 
-from msgspec import structs
-
 from monarq.errors import ConflictError, MonarqError, NotFoundError
-from monarq.ids import message_id, parse_message_id
+from monarq.ids import message_id
 from monarq.model import (
     DEFAULT_GROUP,
     Ack,
     AckStatus,
     DeadLetter,
     DeadLetterFilter,
-    Item,
-    QueueKind,
 )
 from monarq.model.pages import MOST_ROWS
 from monarq.operations.dead_letters import Redrive
 from monarq.operations.operation import Role
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.message_rows import item_as_message, message_row, message_rows
-from monarq.server.paging import paged
+from monarq.server.operations import routes_of
 from monarq.server.parameters import path_name, path_partition_id
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.store.contract import Store
-from monarq.wire.messages import (
-    BuryQuery,
-    MessageBuried,
-    MessageDeleted,
-    MessageDetail,
-    MessageRetried,
-    MessagesAnswer,
-    MessagesQuery,
-)
+from monarq.wire.messages import BuryQuery, MessageBuried, MessageRetried
 
 _SEARCHED = 20
 """Pages of dead letters that are looked through for one message."""
-
-
-async def list_messages(service: Service, request: Request) -> Response:
-    query: MessagesQuery = request.query
-    page = await message_rows(service.broker.store, query.queue, query)
-    return json_answer(MessagesAnswer(messages=page.rows, **paged(query, page)))
-
-
-async def get_message(service: Service, request: Request) -> Response:
-    store = service.broker.store
-    partition_id, transaction_id = _address(request)
-    partition = await store.get_partition(partition_id)
-    queue = await store.queue_settings(partition.queue)
-    if queue.kind is QueueKind.WORK:
-        item = await _find_item(store, partition.queue, partition_id, transaction_id)
-        row = item_as_message(item)
-    else:
-        message = await store.get_message(partition_id, transaction_id)
-        row = message_row(message, message.groups)
-    return json_answer(MessageDetail(**structs.asdict(row), queue_options=queue.options))
-
-
-async def _find_item(store: Store, queue: str, partition_id: int, transaction_id: str) -> Item:
-    own = parse_message_id(transaction_id)
-    if own is not None and own[0] == partition_id:
-        return await store.get_item(message_id(*own))
-    found = (await store.list_items(queue, transaction_id=transaction_id)).rows
-    if not found:
-        raise NotFoundError(f"queue {queue!r} has no item {transaction_id!r}")
-    return found[0]
-
-
-async def delete_message(service: Service, request: Request) -> Response:
-    partition_id, transaction_id = _address(request)
-    await service.broker.store.delete_message(
-        partition_id, transaction_id, commands=request.principal.may_run_commands
-    )
-    return json_answer(
-        MessageDeleted(
-            success=True,
-            deleted=1,
-            partition_id=str(partition_id),
-            transaction_id=transaction_id,
-        )
-    )
 
 
 async def retry_message(service: Service, request: Request) -> Response:
@@ -164,35 +106,7 @@ def _address(request: Request) -> tuple[int, str]:
 _MESSAGE = "/api/v1/messages/{partitionId}/{transactionId}"
 
 ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/messages",
-        handler=list_messages,
-        summary="List what a queue keeps, by partition and seq",
-        tag="messages",
-        query=MessagesQuery,
-        answer=MessagesAnswer,
-        errors=(404, 409),
-    ),
-    Route(
-        method="GET",
-        path=_MESSAGE,
-        handler=get_message,
-        summary="One message or item, with its state in each group",
-        tag="messages",
-        answer=MessageDetail,
-        errors=(404, 409),
-    ),
-    Route(
-        method="DELETE",
-        path=_MESSAGE,
-        handler=delete_message,
-        summary="Remove a message's payload and keep it from every group; or remove an item",
-        tag="messages",
-        role=Role.ADMIN,
-        answer=MessageDeleted,
-        errors=(404, 409),
-    ),
+    *routes_of("messages"),
     Route(
         method="POST",
         path=f"{_MESSAGE}/retry",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monarq.model import Page, PartitionStats
+from monarq.model import Page
 from monarq.server.answers import json_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.operations import routes_of
@@ -22,35 +22,8 @@ from monarq.wire.queues import (
     NamespacesAnswer,
     OverviewAnswer,
     PartitionDepth,
-    PartitionRow,
-    PartitionsAnswer,
-    PartitionsQuery,
     TasksAnswer,
 )
-
-# --- partitions ------------------------------------------------------------------------------
-
-
-async def list_partitions(service: Service, request: Request) -> Response:
-    query: PartitionsQuery = request.query
-    store = service.broker.store
-    page = await collect(
-        lambda limit, after: store.list_partitions(query.queue, limit=limit, after=after), query
-    )
-    rows = [partition_row(one) for one in page.rows]
-    return json_answer(PartitionsAnswer(partitions=rows, **paged(query, page)))
-
-
-def partition_row(one: PartitionStats) -> PartitionRow:
-    return PartitionRow(
-        id=str(one.partition_id),
-        name=one.partition,
-        queue=one.queue,
-        first_seq=one.first_seq,
-        last_seq=one.last_seq,
-        pending=one.pending,
-        last_pushed_at=iso(one.last_at),
-    )
 
 
 async def depth(service: Service, request: Request) -> Response:
@@ -165,16 +138,7 @@ ROUTES = (
         answer=DepthAnswer,
         errors=(404,),
     ),
-    Route(
-        method="GET",
-        path="/api/v1/resources/partitions",
-        handler=list_partitions,
-        summary="List the partitions of a queue",
-        tag="queues",
-        query=PartitionsQuery,
-        answer=PartitionsAnswer,
-        errors=(404,),
-    ),
+    *routes_of("partitions"),
     Route(
         method="GET",
         path="/api/v1/resources/overview",

@@ -12,15 +12,12 @@ from monarq.operations.queues import ListQueues
 from monarq.server.answers import json_answer
 from monarq.server.buffer_rows import buffer_answer
 from monarq.server.exchange import Request, Response
-from monarq.server.message_rows import message_rows
 from monarq.server.paging import paged
 from monarq.server.parameters import path_name
 from monarq.server.queue_totals import Totals
-from monarq.server.routes.queues import partition_row
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.times import iso
-from monarq.wire.messages import MessagesAnswer, QueueMessagesQuery
 from monarq.wire.status import (
     BufferAnswer,
     DetailQuery,
@@ -147,15 +144,9 @@ async def describe_queue(service: Service, request: Request) -> Response:
         QueueDetailAnswer(
             queue=row,
             consumer_groups=groups.rows,
-            partitions=[partition_row(one) for one in partitions.rows],
+            partitions=partitions.rows,
         )
     )
-
-
-async def list_messages(service: Service, request: Request) -> Response:
-    query: QueueMessagesQuery = request.query
-    page = await message_rows(service.broker.store, path_name(request, "queue"), query)
-    return json_answer(MessagesAnswer(messages=page.rows, **paged(query, page)))
 
 
 def refresh(service: Service, request: Request) -> Response:
@@ -204,17 +195,6 @@ ROUTES = (
         query=DetailQuery,
         answer=QueueDetailAnswer,
         errors=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/api/v1/status/queues/{queue}/messages",
-        handler=list_messages,
-        operation="listMessagesOfQueue",
-        summary="What a queue keeps, by partition and seq",
-        tag="status",
-        query=QueueMessagesQuery,
-        answer=MessagesAnswer,
-        errors=(404, 409),
     ),
     Route(
         method="GET",

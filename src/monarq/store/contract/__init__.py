@@ -24,6 +24,7 @@ from msgspec import structs
 
 from monarq.model import LifecycleReport, Page
 from monarq.operations.calls import StoreCalls
+from monarq.operations.messages import ListMessages
 from monarq.operations.operation import Operation, Paged
 from monarq.operations.validation import validated
 from monarq.store.collecting import collect
@@ -79,6 +80,8 @@ class Store(
         for what needs that right.
         """
         request = validated(request)
+        if isinstance(request, ListMessages) and request.offset and not request.has_filter:
+            request = await self.pass_messages(request)  # type: ignore[assignment]
         if isinstance(request, Paged):
             return await self._page(request, commands)  # type: ignore[return-value]
         result: R = await self.carry_out(request, commands=commands)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
 from typing import Any
 
 from monarq.model import MetricPoint, Page, PartitionStats
@@ -11,19 +10,8 @@ from monarq.model import MetricPoint, Page, PartitionStats
 
 class Figures(abc.ABC):
     @abc.abstractmethod
-    async def list_partitions(
-        self, queue: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[PartitionStats]:
-        """The queue's partitions, by partition id."""
-
-    @abc.abstractmethod
     async def get_partition(self, partition_id: int) -> PartitionStats:
         """The partition, or `NotFoundError`."""
-
-    @abc.abstractmethod
-    async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
-        """For each (partition id, seq) of ordered queues, its state in every group as in
-        `StoredMessage.groups`; at most 1000 of them."""
 
     @abc.abstractmethod
     async def metrics_before(

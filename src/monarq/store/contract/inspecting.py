@@ -1,54 +1,21 @@
-"""Messages and logs, looked at and changed one by one."""
+"""Logs, and passing over messages."""
 
 from __future__ import annotations
 
 import abc
 
-from monarq.model import Delivery, LoggedAttempt, MetricPoint, Page, StoredMessage
+from monarq.model import Delivery, LoggedAttempt, MetricPoint, Page
+from monarq.operations.messages import ListMessages
 
 
 class Inspecting(abc.ABC):
     @abc.abstractmethod
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        partition: str | None = None,
-        first_seq: int | None = None,
-        created_from: int | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[StoredMessage]:
-        """By partition id and seq."""
+    async def pass_messages(self, request: ListMessages) -> ListMessages:
+        """Pass over the rows before the offset without reading them, as far as that is possible.
+        Return the request for what is left to read.
 
-    @abc.abstractmethod
-    async def pass_messages(
-        self,
-        queue: str,
-        offset: int,
-        *,
-        partition: str | None = None,
-        first_seq: int | None = None,
-        after: str | None = None,
-    ) -> tuple[str | None, int]:
-        """Pass over the first `offset` rows of `list_messages` without reading them. Return the
-        page token to go on from, and how many rows are left to pass over by reading. Deleted
-        messages are no rows: of a partition that has some, the part before the offset's end is
-        left to read."""
-
-    @abc.abstractmethod
-    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
-        """The message, with its state in each group, or `NotFoundError`."""
-
-    @abc.abstractmethod
-    async def delete_message(
-        self, partition_id: int, transaction_id: str, *, commands: bool = True
-    ) -> None:
-        """Remove its payload and keep it from every group. Its seq and its transaction id
-        stay taken. Of a work queue: remove the item. `ConflictError` if it is leased.
-
-        Here and below: without `commands` the caller may not work on shell commands, and an item
-        of a queue that runs commands is refused with `ForbiddenError`."""
+        Deleted messages are no rows: of a partition that has some, the part before the offset's
+        end is left to read, and so are all items of a work queue."""
 
     @abc.abstractmethod
     async def list_deliveries(

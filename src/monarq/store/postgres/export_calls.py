@@ -11,21 +11,14 @@ from monarq.store.contract.figures import Figures
 from monarq.store.exported import ExportedMessages, ExportedRows, Span
 from monarq.store.postgres import archiving, exporting, figures, inspection
 from monarq.store.postgres.calls import Calls
+from monarq.store.queries import partitions
 
 
 class ExportCalls(Calls, Figures, Exporting):
     # --- figures -------------------------------------------------------------------------
 
-    async def list_partitions(
-        self, queue: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[PartitionStats]:
-        return await figures.list_partitions(self._database, queue, limit, after)
-
     async def get_partition(self, partition_id: int) -> PartitionStats:
-        return await figures.get_partition(self._database, partition_id)
-
-    async def group_states(self, places: Sequence[tuple[int, int]]) -> list[dict[str, str]]:
-        return await figures.group_states(self._database, places)
+        return await partitions.get_partition(self._database, partition_id)
 
     async def metrics_before(
         self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from monarq.errors import NotFoundError
-from monarq.model import MetricPoint, Page, PartitionStats, QueueKind
+from monarq.model import MetricPoint, Page
 from monarq.store import paging
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.logs import point_from
 
-_PARTITION = """
-    select q.name as queue, q.kind, p.id, p.name, p.first_seq, p.last_seq, p.last_at, (
-        select min(c.position) from monarq.cursors c where c.partition_id = p.id) as slowest
-    from monarq.partitions p join monarq.queues q on q.id = p.queue_id
-"""
-_PARTITIONS = f"{_PARTITION} where p.queue_id = $1 and p.id > $2 order by p.id limit $3"
-_GROUP_STATES = """
-    select x.place, g.name, case
-        when x.seq <= c.position or u.acked then case when exists (
-            select from monarq.dead_letters d
-            where d.partition_id = x.partition_id and d.seq = x.seq and d.group_name = g.name
-        ) then 'dead' else 'done' end
-        when c.lease_until > monarq.time($3) and x.seq <= c.lease_to
-            and u.answered_lease_no is distinct from c.lease_no then 'leased'
-        else 'pending' end as state
-    from unnest($1::bigint[], $2::bigint[]) with ordinality as x (partition_id, seq, place)
-    join monarq.cursors c on c.partition_id = x.partition_id
-    join monarq.groups g on g.id = c.group_id
-    left join monarq.unresolved u
-        on u.partition_id = c.partition_id and u.group_id = c.group_id and u.seq = x.seq
-    order by g.name
-"""
 _POINTS_BEFORE = """
     select q.id, q.name as queue, m.* from monarq.queues q
     cross join lateral (
@@ -70,54 +46,6 @@ _TABLES = """
             where oid = 'monarq.queues'::regclass))
     order by total_bytes desc
 """
-
-
-async def list_partitions(
-    database: Database, queue: str, limit: int, after: str | None
-) -> Page[PartitionStats]:
-    queue_id = await database.fetchval("select id from monarq.queues where name = $1", queue)
-    if queue_id is None:
-        raise NotFoundError(f"there is no queue {queue!r}")
-    last = paging.position(after, "partitions", int) or 0
-    rows = await database.fetch(_PARTITIONS, queue_id, last, limit + 1)
-    partitions = [_to_partition(row) for row in rows]
-    return paging.page(partitions, limit, "partitions", lambda partition: partition.partition_id)
-
-
-async def get_partition(database: Database, partition_id: int) -> PartitionStats:
-    row = await database.fetchrow(f"{_PARTITION} where p.id = $1", partition_id)
-    if row is None:
-        raise NotFoundError(f"there is no partition {partition_id}")
-    return _to_partition(row)
-
-
-def _to_partition(row: Any) -> PartitionStats:
-    first_seq, last_seq, slowest = row["first_seq"], row["last_seq"], row["slowest"]
-    resolved = first_seq - 1 if slowest is None else slowest
-    return PartitionStats(
-        queue=row["queue"],
-        partition_id=row["id"],
-        partition=row["name"],
-        first_seq=first_seq,
-        last_seq=last_seq,
-        pending=0 if row["kind"] == QueueKind.WORK else last_seq - resolved,
-        last_at=row["last_at"],
-    )
-
-
-async def group_states(
-    database: Database, places: Sequence[tuple[int, int]]
-) -> list[dict[str, str]]:
-    rows = await database.fetch(
-        _GROUP_STATES,
-        [partition_id for partition_id, _ in places],
-        [seq for _, seq in places],
-        database.now(),
-    )
-    states: list[dict[str, str]] = [{} for _ in places]
-    for row in rows:
-        states[row["place"] - 1][row["name"]] = row["state"]
-    return states
 
 
 async def metrics_before(

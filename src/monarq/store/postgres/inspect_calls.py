@@ -9,8 +9,8 @@ from monarq.model import (
     LoggedAttempt,
     MetricPoint,
     Page,
-    StoredMessage,
 )
+from monarq.operations.messages import ListMessages
 from monarq.store.contract.dead_letters import KeepingDeadLetters
 from monarq.store.contract.inspecting import Inspecting
 from monarq.store.contract.settings import KeepingSettings
@@ -33,56 +33,8 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingSettings):
 
     # --- messages, logs ------------------------------------------------------------------
 
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        partition: str | None = None,
-        first_seq: int | None = None,
-        created_from: int | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[StoredMessage]:
-        return await inspection.list_messages(
-            self._database,
-            self._cipher,
-            queue,
-            partition=partition,
-            first_seq=first_seq,
-            created_from=created_from,
-            limit=limit,
-            after=after,
-        )
-
-    async def pass_messages(
-        self,
-        queue: str,
-        offset: int,
-        *,
-        partition: str | None = None,
-        first_seq: int | None = None,
-        after: str | None = None,
-    ) -> tuple[str | None, int]:
-        return await inspection.pass_messages(
-            self._database,
-            queue,
-            offset,
-            partition=partition,
-            first_seq=first_seq,
-            after=after,
-        )
-
-    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
-        return await inspection.get_message(
-            self._database, self._catalog, self._cipher, partition_id, transaction_id
-        )
-
-    async def delete_message(
-        self, partition_id: int, transaction_id: str, *, commands: bool = True
-    ) -> None:
-        await inspection.delete_message(
-            self._database, self._catalog, partition_id, transaction_id, commands=commands
-        )
+    async def pass_messages(self, request: ListMessages) -> ListMessages:
+        return await inspection.pass_messages(self._database, request)
 
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None

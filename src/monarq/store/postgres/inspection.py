@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
@@ -9,12 +10,14 @@ from msgspec import structs
 from monarq.crypto import Cipher, has_seal
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import message_id, parse_message_id
-from monarq.model import Page, QueueKind, Segment, StoredMessage
-from monarq.store import paging, sealing, segments
+from monarq.model import MessageDetail, Page, Queue, QueueKind, Segment, StoredMessage
+from monarq.operations.messages import DeleteMessage, GetMessage, ListMessages
+from monarq.store import kept_messages, paging, sealing, segments
+from monarq.store.postgres import dead_letters, items
 from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
-from monarq.store.postgres.figures import group_states
-from monarq.store.postgres.queues import get_queue_of
+from monarq.store.postgres.handlers import Tools, handles
+from monarq.store.postgres.queues import get_queue
 from monarq.store.validation import check_may_work
 
 # Of so many partitions, and of these as many segments as are needed for so many messages.
@@ -56,6 +59,22 @@ _EXTENTS = """
     order by p.id limit 1000
 """
 _EXTENT = ("id", "first_seq", "start", "last_seq", "deleted")
+_GROUP_STATES = """
+    select x.place, g.name, case
+        when x.seq <= c.position or u.acked then case when exists (
+            select from monarq.dead_letters d
+            where d.partition_id = x.partition_id and d.seq = x.seq and d.group_name = g.name
+        ) then 'dead' else 'done' end
+        when c.lease_until > monarq.time($3) and x.seq <= c.lease_to
+            and u.answered_lease_no is distinct from c.lease_no then 'leased'
+        else 'pending' end as state
+    from unnest($1::bigint[], $2::bigint[]) with ordinality as x (partition_id, seq, place)
+    join monarq.cursors c on c.partition_id = x.partition_id
+    join monarq.groups g on g.id = c.group_id
+    left join monarq.unresolved u
+        on u.partition_id = c.partition_id and u.group_id = c.group_id and u.seq = x.seq
+    order by g.name
+"""
 # Large payloads are read only of the rows that are wanted: their sizes are known without.
 _SEGMENTS_WITHIN = """
     select * from (
@@ -70,107 +89,141 @@ _SEGMENTS_WITHIN = """
 """
 
 
-async def list_messages(
-    database: Database,
-    cipher: Cipher | None,
-    queue: str,
-    *,
-    partition: str | None,
-    first_seq: int | None,
-    created_from: int | None,
-    limit: int,
-    after: str | None,
-) -> Page[StoredMessage]:
-    found = await get_queue_of(database, queue, QueueKind.ORDERED)
-    last_id, last_seq = paging.position(after, "messages", tuple[int, int]) or (0, 0)
+@handles(ListMessages)
+async def list_messages(tools: Tools, request: ListMessages) -> Page[StoredMessage]:
+    queue = await get_queue(tools.database, request.queue)
+    if queue.kind is QueueKind.WORK:
+        wanted = kept_messages.as_items(request)
+        found = Page([]) if wanted is None else await items.find_items(tools, wanted)
+        return kept_messages.items_as_messages(found)
+    if request.status == "dead_letter":
+        letters = await dead_letters.list_dead_letters(
+            tools.database, tools.cipher, request.which_dead, request.limit, request.after
+        )
+        return kept_messages.letters_as_messages(letters)
+    page = await _list_ordered(tools, queue, request)
+    states = await _group_states(tools.database, [(m.partition_id, m.seq) for m in page.rows])
+    rows = [
+        kept_messages.with_states(message, groups, request.group)
+        for message, groups in zip(page.rows, states, strict=True)
+    ]
+    return Page(rows, page.next)
+
+
+async def _list_ordered(tools: Tools, queue: Queue, request: ListMessages) -> Page[StoredMessage]:
+    last_id, last_seq = paging.position(request.after, "messages", tuple[int, int]) or (0, 0)
     next_id, next_seq = last_id, last_seq + 1
     messages: list[StoredMessage] = []
-    while len(messages) <= limit:
-        wanted = limit + 1 - len(messages)
-        rows = await database.fetch(
-            _SEGMENTS, found.id, partition, next_id, next_seq, first_seq, created_from, wanted
+    while len(messages) <= request.limit:
+        rows = await tools.database.fetch(
+            _SEGMENTS,
+            queue.id,
+            request.partition,
+            next_id,
+            next_seq,
+            request.first_seq,
+            request.created_from,
+            request.limit + 1 - len(messages),
         )
         if not rows:
             break
         for row in rows:
             next_id, next_seq = row["id"] + 1, 1
             if row["count"] is not None:
-                facts = PartitionFacts(row["id"], row["name"], found.id, queue, found.kind, False)
-                messages += _messages_from(row, facts, cipher, row["start"])
+                messages += _messages_from(row, queue.name, tools.cipher)
                 if row["first_seq"] + row["count"] <= row["last_seq"]:
                     next_id, next_seq = row["id"], row["first_seq"] + row["count"]
-    return paging.page(messages, limit, "messages", lambda m: (m.partition_id, m.seq))
+    return paging.page(messages, request.limit, "messages", lambda m: (m.partition_id, m.seq))
 
 
-async def pass_messages(
-    database: Database,
-    queue: str,
-    offset: int,
-    *,
-    partition: str | None,
-    first_seq: int | None,
-    after: str | None,
-) -> tuple[str | None, int]:
-    found = await get_queue_of(database, queue, QueueKind.ORDERED)
-    last_id, last_seq = paging.position(after, "messages", tuple[int, int]) or (0, 0)
-    passed = paging.PassedOver(offset, after)
+async def pass_messages(database: Database, request: ListMessages) -> ListMessages:
+    queue = await get_queue(database, request.queue)
+    if queue.kind is QueueKind.WORK:
+        return request
+    last_id, last_seq = paging.position(request.after, "messages", tuple[int, int]) or (0, 0)
+    passed = paging.PassedOver(request.offset, request.after)
     next_id = last_id
-    while not passed.done:
+    at_end = False
+    while not passed.done and not at_end:
         rows = await database.fetch(
-            _EXTENTS, found.id, partition, next_id, last_id, last_seq + 1, first_seq
+            _EXTENTS, queue.id, request.partition, next_id, last_id, last_seq + 1, request.first_seq
         )
-        if not rows:
-            return passed.result(at_end=True)
         for row in rows:
             if not passed.done:
                 passed.partition(*(row[name] for name in _EXTENT))
-        next_id = rows[-1]["id"] + 1
-    return passed.result(at_end=False)
+            next_id = row["id"] + 1
+        at_end = not rows
+    after, left = passed.result(at_end=at_end)
+    return structs.replace(request, after=after, offset=left)
 
 
-async def get_message(
-    database: Database,
-    catalog: Catalog,
-    cipher: Cipher | None,
-    partition_id: int,
-    transaction_id: str,
-) -> StoredMessage:
-    facts, seq = await find_message(database, catalog, partition_id, transaction_id)
+@handles(GetMessage)
+async def get_message(tools: Tools, request: GetMessage) -> MessageDetail:
+    partition_id, transaction_id = request.partition_id, request.transaction_id
+    facts = (await tools.catalog.facts([partition_id])).get(partition_id)
+    if facts is None:
+        raise NotFoundError(f"there is no partition {partition_id}")
+    options = (await get_queue(tools.database, facts.queue)).options
+    if facts.kind is QueueKind.WORK:
+        item = await items.find_item(tools, facts.queue, partition_id, transaction_id)
+        return kept_messages.detail_of(kept_messages.item_as_message(item), options)
+    message = await ordered_message(tools, partition_id, transaction_id)
+    [states] = await _group_states(tools.database, [(partition_id, message.seq)])
+    return kept_messages.detail_of(kept_messages.with_states(message, states), options)
+
+
+async def ordered_message(tools: Tools, partition_id: int, transaction_id: str) -> StoredMessage:
+    """Return a message without its states; raise `NotFoundError`, or `ConflictError` of an item."""
+    facts, seq = await find_message(tools.database, tools.catalog, partition_id, transaction_id)
     if facts.kind is not QueueKind.ORDERED:
         raise ConflictError(f"{facts.queue!r} is a work queue: it has items, not messages")
-    row: Any = await database.fetchrow("select * from monarq.message_at($1, $2)", partition_id, seq)
+    row: Any = await tools.database.fetchrow(
+        "select * from monarq.message_at($1, $2)", partition_id, seq
+    )
     if row is None or not row["payload"]:
         raise _no_message(partition_id, transaction_id)
-    [states] = await group_states(database, [(partition_id, seq)])
     own, headers = row["transaction_id"], row["headers"]
-    return StoredMessage(
+    payload = sealing.open_payload(
+        row["payload"], tools.cipher, facts.queue, facts.name, own, headers
+    )
+    return kept_messages.stored_message(
         queue=facts.queue,
         partition=facts.name,
         partition_id=partition_id,
         seq=seq,
         transaction_id=own,
-        payload=sealing.open_payload(row["payload"], cipher, facts.queue, facts.name, own, headers),
+        payload=payload,
+        headers=headers and sealing.open_headers(headers.encode(), tools.cipher),
         created_at=row["created_at"],
         trace_id=row["trace_id"],
         producer=row["producer"],
-        headers=headers and sealing.open_headers(headers.encode(), cipher),
-        groups=states,
     )
 
 
-async def delete_message(
-    database: Database,
-    catalog: Catalog,
-    partition_id: int,
-    transaction_id: str,
-    *,
-    commands: bool,
-) -> None:
-    facts, seq = await find_message(database, catalog, partition_id, transaction_id)
-    check_may_work(facts.runs_commands, facts.queue, commands)
+async def _group_states(
+    database: Database, places: Sequence[tuple[int, int]]
+) -> list[dict[str, str]]:
+    """Return the state of each (partition id, seq) in each group."""
+    rows = await database.fetch(
+        _GROUP_STATES,
+        [partition_id for partition_id, _ in places],
+        [seq for _, seq in places],
+        database.now(),
+    )
+    states: list[dict[str, str]] = [{} for _ in places]
+    for row in rows:
+        states[row["place"] - 1][row["name"]] = row["state"]
+    return states
+
+
+@handles(DeleteMessage)
+async def delete_message(tools: Tools, request: DeleteMessage) -> None:
+    partition_id, transaction_id = request.partition_id, request.transaction_id
+    facts, seq = await find_message(tools.database, tools.catalog, partition_id, transaction_id)
+    check_may_work(facts.runs_commands, facts.queue, tools.commands)
     procedure = "delete_message" if facts.kind is QueueKind.ORDERED else "delete_item"
-    problem = await database.fetchval(
-        f"select monarq.{procedure}($1, $2, $3)", database.now(), partition_id, seq
+    problem = await tools.database.fetchval(
+        f"select monarq.{procedure}($1, $2, $3)", tools.database.now(), partition_id, seq
     )
     if problem == "not_found":
         raise _no_message(partition_id, transaction_id)
@@ -202,30 +255,29 @@ def _no_message(partition_id: int, transaction_id: str) -> NotFoundError:
     return NotFoundError(f"partition {partition_id} has no message {transaction_id!r}")
 
 
-def _messages_from(
-    row: Any, facts: PartitionFacts, cipher: Cipher | None, start: int
-) -> list[StoredMessage]:
+def _messages_from(row: Any, queue: str, cipher: Cipher | None) -> list[StoredMessage]:
+    """Return the messages of a row of `_SEGMENTS`."""
     payloads = segments.unpack(row["data"], segments.from_bytes(row["offsets"]))
     ids, traces, producers, headers = (
         row[column] or [None] * row["count"]
         for column in ("transaction_ids", "trace_ids", "producers", "headers")
     )
-    payloads = sealing.open_payloads(payloads, cipher, facts.queue, facts.name, ids, headers)
+    payloads = sealing.open_payloads(payloads, cipher, queue, row["name"], ids, headers)
     return [
-        StoredMessage(
-            queue=facts.queue,
-            partition=facts.name,
-            partition_id=facts.id,
+        kept_messages.stored_message(
+            queue=queue,
+            partition=row["name"],
+            partition_id=row["id"],
             seq=seq,
-            transaction_id=ids[n] or message_id(facts.id, seq),
+            transaction_id=ids[n],
             payload=payload,
+            headers=headers[n] and sealing.open_headers(headers[n].encode(), cipher),
             created_at=row["created_at"],
             trace_id=traces[n],
             producer=producers[n],
-            headers=headers[n] and sealing.open_headers(headers[n].encode(), cipher),
         )
         for n, (seq, payload) in enumerate(enumerate(payloads, row["first_seq"]))
-        if seq >= start and payload
+        if seq >= row["start"] and payload
     ]
 
 

@@ -21,7 +21,7 @@ from monarq.model import (
     QueueKind,
 )
 from monarq.operations.items import CancelItem, GetItem, ListItems, RetryItem
-from monarq.store import paging, sealing
+from monarq.store import kept_messages, paging, sealing
 from monarq.store.collecting import MAX_BYTES
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.handlers import Tools, handles
@@ -115,6 +115,10 @@ def _first_ready(direction: _Direction) -> str:
 
 @handles(ListItems)
 async def list_items(tools: Tools, request: ListItems) -> Page[Item]:
+    return await find_items(tools, request)
+
+
+async def find_items(tools: Tools, request: ListItems) -> Page[Item]:
     if request.transaction_id is not None:
         return await _with_transaction_id(tools, request, request.transaction_id)
     last = paging.position(request.after, "items", int) or 0
@@ -157,6 +161,21 @@ async def _next_items(tools: Tools, request: ListItems, queue_id: int) -> Page[I
         if len(found) < limit or limit == request.limit or 2 * held > MAX_BYTES:
             return Page(found)
         limit = min(request.limit, 2 * limit)
+
+
+async def find_item(tools: Tools, queue: str, partition_id: int, transaction_id: str) -> Item:
+    """Return an item by its transaction id or its id; raise `NotFoundError`."""
+    own = parse_message_id(transaction_id) or (0, 0)
+    row = await tools.database.fetchrow(
+        f"{_ONE} where i.partition_id = $1 and i.seq = coalesce($3, (select seq "
+        "from monarq.transaction_ids where partition_id = $1 and transaction_id = $2))",
+        partition_id,
+        transaction_id,
+        own[1] if own[0] == partition_id else None,
+    )
+    if row is None:
+        raise kept_messages.no_item(queue, partition_id, transaction_id)
+    return item_from(row, tools.cipher)
 
 
 @handles(GetItem)

@@ -28,6 +28,7 @@ from monarq.store.postgres import (
     acks,
     dead_letters,
     groups,
+    inspection,
     items,
     outputs,
     push,
@@ -162,6 +163,6 @@ class PostgresStore(QueueCalls, InspectCalls, ExportCalls, WatchingCalls, Store)
 
 
 #: Modules whose import registers handlers.
-HANDLER_MODULES = (dead_letters, groups, items, outputs, queues, traces)
+HANDLER_MODULES = (dead_letters, groups, inspection, items, outputs, queues, traces)
 
 check("the PostgreSQL store", queries.handles, handles, wanted=STORE_OPERATIONS)

@@ -14,7 +14,7 @@ from monarq.model import Page, Trace
 from monarq.operations.traces import AddTrace, ListTraces
 from monarq.store import paging, sealing
 from monarq.store.postgres.handlers import Tools, handles
-from monarq.store.postgres.inspection import get_message
+from monarq.store.postgres.inspection import ordered_message
 from monarq.times import Micros
 
 _IS_ENCRYPTED = """
@@ -74,10 +74,7 @@ async def _transaction_id(tools: Tools, partition_id: int, given: str) -> str:
     """Return a message's transaction id, where its own id may be given."""
     if (parse_message_id(given) or (0,))[0] == partition_id:
         with contextlib.suppress(NotFoundError, ConflictError):
-            message = await get_message(
-                tools.database, tools.catalog, tools.cipher, partition_id, given
-            )
-            return message.transaction_id
+            return (await ordered_message(tools, partition_id, given)).transaction_id
     return given
 
 

@@ -8,7 +8,7 @@ a handler is one transaction, on PostgreSQL each statement is one.
 
 from __future__ import annotations
 
-from monarq.store.queries import records, traces
+from monarq.store.queries import partitions, records, traces
 from monarq.store.queries.database import Queries, handles
 
-__all__ = ["Queries", "handles", "records", "traces"]
+__all__ = ["Queries", "handles", "partitions", "records", "traces"]

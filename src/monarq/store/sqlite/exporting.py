@@ -99,7 +99,7 @@ def export_plan(
 
 
 def kept_spans(db: sqlite3.Connection, spans: Sequence[Span]) -> list[Span]:
-    wanted = msgspec.json.encode({partition_id for partition_id, _, _ in spans}).decode()
+    wanted = msgspec.json.encode({int(partition_id) for partition_id, _, _ in spans}).decode()
     return cut_spans(spans, db.execute(_KEPT, (wanted,)))
 
 

@@ -12,8 +12,8 @@ from monarq.model import (
     LoggedAttempt,
     MetricPoint,
     Page,
-    StoredMessage,
 )
+from monarq.operations.messages import ListMessages
 from monarq.store import rekeying
 from monarq.store.rekeying import RekeyStep
 from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages
@@ -39,50 +39,8 @@ class InspectCalls(Calls):
 
     # --- messages ------------------------------------------------------------------------
 
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        partition: str | None = None,
-        first_seq: int | None = None,
-        created_from: int | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[StoredMessage]:
-        return await self._read(
-            lambda session: messages.list_messages(
-                session, queue, partition, first_seq, created_from, limit, after
-            )
-        )
-
-    async def pass_messages(
-        self,
-        queue: str,
-        offset: int,
-        *,
-        partition: str | None = None,
-        first_seq: int | None = None,
-        after: str | None = None,
-    ) -> tuple[str | None, int]:
-        return await self._read(
-            lambda session: messages.pass_messages(
-                session, queue, offset, partition, first_seq, after
-            )
-        )
-
-    async def get_message(self, partition_id: int, transaction_id: str) -> StoredMessage:
-        return await self._read(
-            lambda session: messages.get_message(session, partition_id, transaction_id)
-        )
-
-    async def delete_message(
-        self, partition_id: int, transaction_id: str, *, commands: bool = True
-    ) -> None:
-        await self._write(
-            lambda session: messages.delete_message(
-                session, partition_id, transaction_id, commands=commands
-            )
-        )
+    async def pass_messages(self, request: ListMessages) -> ListMessages:
+        return await self._read(lambda session: messages.pass_messages(session, request))
 
     # --- logs ----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from monarq.model import (
     QueueKind,
 )
 from monarq.operations.items import CancelItem, GetItem, ListItems, RetryItem
-from monarq.store import paging, sealing, validation
+from monarq.store import kept_messages, paging, sealing, validation
 from monarq.store.collecting import MAX_BYTES
 from monarq.store.sqlite import dead_letters, items
 from monarq.store.sqlite.cursors import MOVED
@@ -78,6 +78,10 @@ def to_item(session: Session, item: WorkItem, last: int) -> Item:
 
 @handles(ListItems)
 def list_items(session: Session, request: ListItems) -> Page[Item]:
+    return find_items(session, request)
+
+
+def find_items(session: Session, request: ListItems) -> Page[Item]:
     if request.transaction_id is not None:
         return _with_transaction_id(session, request, request.transaction_id)
     last_seq = paging.position(request.after, "items", int) or 0
@@ -148,6 +152,15 @@ def _find(session: Session, item_id: str, *, commands: bool = True) -> WorkItem:
     return item
 
 
+def find_item(session: Session, queue: str, partition_id: int, transaction_id: str) -> Item:
+    """Return an item by its transaction id or its id; raise `NotFoundError`."""
+    seq = items.find_seq(session, partition_id, transaction_id)
+    item = None if seq is None else items.find_item(session, partition_id, seq)
+    if item is None:
+        raise kept_messages.no_item(queue, partition_id, transaction_id)
+    return to_item(session, item, items.last_seq(session, partition_id))
+
+
 # --- attempts ------------------------------------------------------------------------------
 
 
@@ -214,8 +227,8 @@ def retry_item(session: Session, request: RetryItem) -> ItemDetail:
     return _detail(session, item, items.last_seq(session, item.partition_id))
 
 
-def delete_item(session: Session, partition_id: int, seq: int, *, commands: bool) -> None:
-    item = _find(session, message_id(partition_id, seq), commands=commands)
+def delete_item(session: Session, partition_id: int, seq: int) -> None:
+    item = _find(session, message_id(partition_id, seq), commands=session.commands)
     if item.state == ItemState.LEASED:
         raise ConflictError(f"item {message_id(partition_id, seq)} is leased: cancel it first")
     if item.state == ItemState.DEAD:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec import structs
+
 from monarq.errors import ConflictError, NotFoundError
-from monarq.ids import message_id
-from monarq.model import Page, Queue, QueueKind, Segment, StoredMessage
-from monarq.store import paging, segments
-from monarq.store.sqlite import item_calls, items, segment_log
+from monarq.model import MessageDetail, Page, Queue, QueueKind, Segment, StoredMessage
+from monarq.operations.messages import DeleteMessage, GetMessage, ListMessages
+from monarq.store import kept_messages, paging, segments
+from monarq.store.sqlite import dead_letters, item_calls, items, segment_log
 from monarq.store.sqlite.cursors import Cursor
+from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session
 from monarq.store.validation import wrong_kind
@@ -32,46 +35,52 @@ def ordered_queue(session: Session, name: str) -> Queue:
 # --- reading -------------------------------------------------------------------------------
 
 
-def list_messages(
-    session: Session,
-    queue: str,
-    partition: str | None,
-    first_seq: int | None,
-    created_from: int | None,
-    limit: int,
-    after: str | None,
-) -> Page[StoredMessage]:
-    last = paging.position(after, "messages", tuple[int, int]) or (0, 0)
-    found = ordered_queue(session, queue)
+@handles(ListMessages)
+def list_messages(session: Session, request: ListMessages) -> Page[StoredMessage]:
+    queue = session.queue(request.queue)
+    if queue.kind is QueueKind.WORK:
+        wanted = kept_messages.as_items(request)
+        found = Page([]) if wanted is None else item_calls.find_items(session, wanted)
+        return kept_messages.items_as_messages(found)
+    if request.status == "dead_letter":
+        letters = dead_letters.list_dead_letters(
+            session, request.which_dead, request.limit, request.after
+        )
+        return kept_messages.letters_as_messages(letters)
+    return _list_ordered(session, queue, request)
+
+
+def _list_ordered(session: Session, queue: Queue, request: ListMessages) -> Page[StoredMessage]:
+    last = paging.position(request.after, "messages", tuple[int, int]) or (0, 0)
     rows: list[StoredMessage] = []
-    for number, name in _partitions_from(session, found.id, last[0], partition):
-        place = _Place(found, name, number)
-        start = max(first_seq or 1, last[1] + 1 if number == last[0] else 1)
-        for message in _kept(session, place, start, created_from):
-            rows.append(message)
-            if len(rows) > limit:
-                return paging.page(rows, limit, "messages", lambda m: (m.partition_id, m.seq))
+    for number, name in _partitions_from(session, queue.id, last[0], request.partition):
+        place = _Place(queue, name, number)
+        cursors = _cursors(session, number)
+        start = max(request.first_seq or 1, last[1] + 1 if number == last[0] else 1)
+        for message in _kept(session, place, start, request.created_from):
+            states = {cursor.group: _state(session, cursor, message.seq) for cursor in cursors}
+            rows.append(kept_messages.with_states(message, states, request.group))
+            if len(rows) > request.limit:
+                return paging.page(
+                    rows, request.limit, "messages", lambda m: (m.partition_id, m.seq)
+                )
     return Page(rows)
 
 
-def pass_messages(
-    session: Session,
-    queue: str,
-    offset: int,
-    partition: str | None,
-    first_seq: int | None,
-    after: str | None,
-) -> tuple[str | None, int]:
-    last = paging.position(after, "messages", tuple[int, int]) or (0, 0)
-    found = ordered_queue(session, queue)
-    passed = paging.PassedOver(offset, after)
-    for number, _ in _partitions_from(session, found.id, last[0], partition):
+def pass_messages(session: Session, request: ListMessages) -> ListMessages:
+    queue = session.queue(request.queue)
+    if queue.kind is QueueKind.WORK:
+        return request
+    last = paging.position(request.after, "messages", tuple[int, int]) or (0, 0)
+    passed = paging.PassedOver(request.offset, request.after)
+    for number, _ in _partitions_from(session, queue.id, last[0], request.partition):
         if passed.done:
-            return passed.result(at_end=False)
+            break
         first, end, deleted = session.db.execute(_EXTENT, (number,)).fetchone()
-        start = max(first, first_seq or 1, last[1] + 1 if number == last[0] else 1)
+        start = max(first, request.first_seq or 1, last[1] + 1 if number == last[0] else 1)
         passed.partition(number, first, start, end, deleted)
-    return passed.result(at_end=not passed.done)
+    after, left = passed.result(at_end=not passed.done)
+    return structs.replace(request, after=after, offset=left)
 
 
 # The index of segments that are not for everybody finds the deleted messages.
@@ -113,36 +122,45 @@ def _kept(
 
 
 def _to_message(
-    session: Session,
-    place: _Place,
-    head: Head,
-    body: Body,
-    seq: int,
-    groups: dict[str, str] | None = None,
+    session: Session, place: _Place, head: Head, body: Body, seq: int
 ) -> StoredMessage | None:
-    """None if it was deleted."""
+    """Return None if the message was deleted."""
     at = seq - head.first_seq
     [payload] = body.payloads(at, at + 1, session.cipher, place.queue.name, place.partition)
     headers = body.opened_headers(at, at + 1, session.cipher)
     if not payload:
         return None
-    own = body.transaction_ids[at] if body.transaction_ids else None
-    return StoredMessage(
+    return kept_messages.stored_message(
         queue=place.queue.name,
         partition=place.partition,
         partition_id=place.partition_id,
         seq=seq,
-        transaction_id=own or message_id(place.partition_id, seq),
+        transaction_id=body.transaction_ids[at] if body.transaction_ids else None,
         payload=payload,
+        headers=headers[0] if headers else None,
         created_at=head.created_at,
         trace_id=body.trace_ids[at] if body.trace_ids else None,
         producer=body.producers[at] if body.producers else None,
-        headers=headers[0] if headers else None,
-        groups=groups or {},
     )
 
 
-def get_message(session: Session, partition_id: int, transaction_id: str) -> StoredMessage:
+@handles(GetMessage)
+def get_message(session: Session, request: GetMessage) -> MessageDetail:
+    partition_id, transaction_id = request.partition_id, request.transaction_id
+    queue = _place(session, partition_id).queue
+    if queue.kind is QueueKind.WORK:
+        item = item_calls.find_item(session, queue.name, partition_id, transaction_id)
+        return kept_messages.detail_of(kept_messages.item_as_message(item), queue.options)
+    message = ordered_message(session, partition_id, transaction_id)
+    states = {
+        cursor.group: _state(session, cursor, message.seq)
+        for cursor in _cursors(session, partition_id)
+    }
+    return kept_messages.detail_of(kept_messages.with_states(message, states), queue.options)
+
+
+def ordered_message(session: Session, partition_id: int, transaction_id: str) -> StoredMessage:
+    """Return a message without its states; raise `NotFoundError`, or `ConflictError` of an item."""
     place, seq = _find(session, partition_id, transaction_id)
     if place.queue.kind is QueueKind.WORK:
         raise wrong_kind(place.queue)
@@ -150,17 +168,10 @@ def get_message(session: Session, partition_id: int, transaction_id: str) -> Sto
     message = None
     if head is not None:
         body = session.caches.segments.body(session.db, head)
-        states = group_states(session, partition_id, seq)
-        message = _to_message(session, place, head, body, seq, states)
+        message = _to_message(session, place, head, body, seq)
     if message is None:
         raise _missing(partition_id, transaction_id)
     return message
-
-
-def group_states(session: Session, partition_id: int, seq: int) -> dict[str, str]:
-    return {
-        cursor.group: _state(session, cursor, seq) for cursor in _cursors(session, partition_id)
-    }
 
 
 def _state(session: Session, cursor: Cursor, seq: int) -> str:
@@ -209,12 +220,12 @@ def _missing(partition_id: int, transaction_id: str) -> NotFoundError:
 # --- deleting ------------------------------------------------------------------------------
 
 
-def delete_message(
-    session: Session, partition_id: int, transaction_id: str, *, commands: bool
-) -> None:
+@handles(DeleteMessage)
+def delete_message(session: Session, request: DeleteMessage) -> None:
+    partition_id, transaction_id = request.partition_id, request.transaction_id
     place, seq = _find(session, partition_id, transaction_id)
     if place.queue.kind is QueueKind.WORK:
-        item_calls.delete_item(session, partition_id, seq, commands=commands)
+        item_calls.delete_item(session, partition_id, seq)
         return
     head = segment_log.head_at(session.db, partition_id, seq)
     if head is None:

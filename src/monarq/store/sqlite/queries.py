@@ -33,7 +33,7 @@ def _rendered(sql: str) -> str:
     return _TIME.sub(r"\1", sql).replace("monarq.", "")
 
 
-def finished(coroutine: Awaitable[T] | T) -> T:
+def finished(coroutine: Awaitable[T]) -> T:
     """Run a coroutine that never waits, without an event loop."""
     assert isinstance(coroutine, Coroutine)
     try:

@@ -11,6 +11,7 @@ from monarq.store.sqlite import (
     groups,
     item_calls,
     joining,
+    messages,
     outputs,
     queues,
     traces,
@@ -32,6 +33,16 @@ class SqliteStore(QueueCalls, InspectCalls, ExportCalls, FigureCalls, WatchingCa
 
 
 #: Modules whose import registers handlers.
-HANDLER_MODULES = (dead_letters, group_lists, groups, item_calls, joining, outputs, queues, traces)
+HANDLER_MODULES = (
+    dead_letters,
+    group_lists,
+    groups,
+    item_calls,
+    joining,
+    messages,
+    outputs,
+    queues,
+    traces,
+)
 
 check("the SQLite store", queries.handles, handles, wanted=STORE_OPERATIONS)

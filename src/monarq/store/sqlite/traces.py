@@ -14,7 +14,7 @@ from monarq.model import Page, Trace
 from monarq.operations.traces import AddTrace, ListTraces
 from monarq.store import paging, sealing
 from monarq.store.sqlite.handlers import handles
-from monarq.store.sqlite.messages import get_message
+from monarq.store.sqlite.messages import ordered_message
 from monarq.store.sqlite.session import Session
 from monarq.times import Micros
 
@@ -75,7 +75,7 @@ def _transaction_id(session: Session, partition_id: int, given: str) -> str:
     """Return a message's transaction id, where its own id may be given."""
     if (parse_message_id(given) or (0,))[0] == partition_id:
         with contextlib.suppress(NotFoundError, ConflictError):
-            return get_message(session, partition_id, given).transaction_id
+            return ordered_message(session, partition_id, given).transaction_id
     return given
 
 

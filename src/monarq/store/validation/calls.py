@@ -121,15 +121,6 @@ def _check_spans(spans: Any) -> None:
     positions.check_spans(spans)
 
 
-def _check_places(places: Any) -> None:
-    _check_collection(places, "places")
-    check_int(len(places), "places", 0, 1000)
-    _check_tuples(places, "places", 2, "a partitionId and a seq")
-    for partition_id, seq in places:
-        check_int(partition_id, "partitionId", 1, _MOST)
-        check_int(seq, "seq", 1, _MOST)
-
-
 def _check_tuples(values: Iterable[Any], field: str, length: int, parts: str) -> None:
     for value in values:
         if not isinstance(value, tuple | list) or len(value) != length:
@@ -159,7 +150,6 @@ _SEEK = _request(Seek, validated)
 _STATE = _optional(_choice("state", ItemState))
 _QUEUE_OR_ALL = {"queue": _optional(_QUEUE)}
 _LABELS = {"namespace": _optional(_label("namespace")), "task": _optional(_label("task"))}
-_MESSAGE = {"partition_id": _PARTITION_ID, "transaction_id": _TRANSACTION_ID}
 _RIGHTS: dict[str, Check] = {"commands": _bool("commands")}
 _PAGE: dict[str, Check] = {"limit": _limit(), "after": _optional(paging.check_token)}
 
@@ -180,22 +170,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     # dead letters
     "list_dead_letters": {"which": _FILTER, **_PAGE},
     "count_dead_letters": {"which": _FILTER},
-    # messages, items, logs
-    "list_messages": {
-        "queue": _QUEUE,
-        "partition": _optional(_name("partition")),
-        "first_seq": _optional(_int("firstSeq", 1, _MOST)),
-        "created_from": _optional(_time("from")),
-        **_PAGE,
-    },
-    "pass_messages": {
-        "queue": _QUEUE,
-        "offset": _int("offset", 0, _MOST),
-        "partition": _optional(_name("partition")),
-        "first_seq": _optional(_int("firstSeq", 1, _MOST)),
-    },
-    "get_message": _MESSAGE,
-    "delete_message": {**_MESSAGE, **_RIGHTS},
+    # logs
     "list_deliveries": {**_QUEUE_OR_ALL, **_PAGE},
     "list_attempts": {**_QUEUE_OR_ALL, **_PAGE},
     "metrics": {
@@ -205,9 +180,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
         "limit": _limit(10_000),
     },
     # figures
-    "list_partitions": {"queue": _QUEUE, **_PAGE},
     "get_partition": {"partition_id": _PARTITION_ID},
-    "group_states": {"places": _check_places},
     "metrics_before": {"at": _time("at"), **_QUEUE_OR_ALL, **_PAGE},
     # settings
     "set_setting": {"key": _name("key"), "value": _optional(_text("value"))},
