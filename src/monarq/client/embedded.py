@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from monarq.broker.broker import Broker
 from monarq.client.link import Admin, Link
@@ -33,8 +33,6 @@ R = TypeVar("R")
 
 
 class EmbeddedAdmin(Calls):
-    """The operations and, by the names of the store's contract, the other calls of the store."""
-
     def __init__(self, link: EmbeddedLink) -> None:
         self._link = link
 
@@ -43,11 +41,6 @@ class EmbeddedAdmin(Calls):
 
     async def restore(self, push: Push) -> list[Pushed]:
         return await self._link.broker.restore(push)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._link.broker.store, name)
 
 
 class EmbeddedLink(Link):

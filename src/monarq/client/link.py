@@ -1,7 +1,7 @@
 """What a client needs of a broker, wherever it runs.
 
-The hot calls are here; everything else goes by the names of the store's contract, through
-`admin`: the embedded broker's store has those anyway, and over HTTP they are the API's calls.
+The hot calls are methods of `Link`; all other calls, the operations of the API, are methods of
+its `admin`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from monarq.store.validation import (
 
 
 class Admin(Calls, Protocol):
-    """The calls beside the hot path; `store/contract/` says what each promises."""
+    """The operations, and the call that stores exported messages again."""
 
     async def restore(self, push: Push) -> list[Pushed]: ...
 
