@@ -195,7 +195,10 @@ def check_schema(address: str) -> Iterator[Finding]:
 
 async def check_store(client: AsyncClient, address: str) -> AsyncIterator[Finding]:
     """A store that this process opened."""
-    figures: dict[str, Any] = await client.admin.health_figures()  # type: ignore[attr-defined]
+    from monarq.client.embedded import EmbeddedLink
+
+    assert isinstance(client.link, EmbeddedLink)
+    figures = await client.link.broker.store.health_figures()
     kept = size(int(figures["databaseBytes"]))
     yield Finding("store", Level.OK, f"{without_password(address)} answers, {kept}")
     if is_postgres(address):

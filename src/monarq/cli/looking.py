@@ -6,9 +6,9 @@ A broker would be imported, started and stopped for nothing, and a shell user wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from monarq.clock import SystemClock
 from monarq.operations.calls import SyncCalls
@@ -19,11 +19,10 @@ R = TypeVar("R")
 
 
 class Looker(Protocol):
-    """What a client and an open store have in common: the calls beside the hot path, by the names
-    of the store's contract, without `await`."""
+    """What a client and an open store have in common: the operations, without `await`."""
 
     @property
-    def admin(self) -> Any: ...
+    def admin(self) -> SyncCalls: ...
 
 
 class _Admin(SyncCalls):
@@ -35,12 +34,6 @@ class _Admin(SyncCalls):
         from monarq.broker.composed import carry_out
 
         return self._runner.run(carry_out(self._store, request, now=SystemClock().now()))
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        call = getattr(self._store, name)
-        return lambda *arguments, **options: self._runner.run(call(*arguments, **options))
 
 
 class _StoreLook:

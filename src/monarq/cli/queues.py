@@ -88,13 +88,13 @@ def queue_row(queue: QueueInfo) -> dict[str, Any]:
     }
 
 
-def all_queues(client: Looker, **which: str | None) -> Iterator[QueueInfo]:
+def all_queues(client: Looker, **which: Any) -> Iterator[QueueInfo]:
     return all_rows(
         lambda limit, after: client.admin.list_queues(limit=limit, after=after, **which)
     )
 
 
-def all_groups(client: Looker, **which: str | None) -> Iterator[Group]:
+def all_groups(client: Looker, **which: Any) -> Iterator[Group]:
     return all_rows(
         lambda limit, after: client.admin.list_groups(limit=limit, after=after, **which)
     )

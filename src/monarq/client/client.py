@@ -39,14 +39,8 @@ class SyncAdmin(SyncCalls):
     def call(self, request: Operation[R]) -> R:
         return self._portal.run(self._client.admin.call(request))
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            return await getattr(self._client.admin, name)(*arguments, **options)
-
-        return lambda *arguments, **options: self._portal.run(call(*arguments, **options))
+    def restore(self, push: Push) -> list[Pushed]:
+        return self._portal.run(self._client.admin.restore(push))
 
 
 class Client:
