@@ -107,7 +107,11 @@ CALLS: dict[str, tuple[Act, list[Any], str]] = {
     "renewed for": (lambda mq, odd: mq.renew("1-abc", odd), [*NO_SECONDS, None], "seconds"),
     # queues and groups
     "kind": (lambda mq, odd: mq.queue("q").configure(kind=odd), ["odd", "", 5, []], "kind"),
-    "option": (lambda mq, odd: mq.queue("q").configure(lease_time=odd), [LONE, "1", -1], "option"),
+    "option": (
+        lambda mq, odd: mq.queue("q").configure(lease_time=odd),
+        [LONE, "1", -1],
+        "options|leaseTime",
+    ),
     "after": (
         lambda mq, odd: mq.queue("q").groups(after=odd),
         ["", LONE, 5, [], "odd"],

@@ -384,7 +384,9 @@ class OptionChanges(dict[str, Any]):
                 by_api_name[option.api_name] = changes[option.name]
         try:
             checked = msgspec.convert(by_api_name, QueueOptions)
-        except (msgspec.ValidationError, UnicodeError) as error:
+        except UnicodeError:
+            raise InvalidRequestError("options must be text that UTF-8 can encode") from None
+        except msgspec.ValidationError as error:
             raise InvalidRequestError(_refusal(str(error))) from None
         if _CONTROLS.search(checked.dead_queue):
             raise InvalidRequestError("deadQueue must not contain control characters")
