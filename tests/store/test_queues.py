@@ -9,6 +9,7 @@ import pytest
 from monarq.clock import ManualClock
 from monarq.errors import ConflictError, InvalidRequestError, NotFoundError, QueueFullError
 from monarq.model import Queue, QueueKind, QueueOptions
+from monarq.model.queue_options import QUEUE_OPTIONS, QueueOption
 from monarq.store import Store
 from tests.store.calls import ack, pop_one, push, push_many, seqs
 from tests.store.conftest import OpenStore
@@ -16,40 +17,27 @@ from tests.store.scenarios import FAILED, ORDERED, WORK, cursor_row, every, noth
 
 pytestmark = pytest.mark.smoke
 
-#: For each option a value other than its default.
-OTHER_VALUES: dict[str, Any] = {
-    "lease_time": 7.5,
-    "retention_enabled": False,
-    "retention_seconds": 12345.5,
-    "completed_retention_seconds": 54321.0,
-    "max_size": 2**53,
-    "encryption_enabled": True,
-    "priority": -7,
-    "dead_queue": "grave",
-    "retry_limit": 9,
-    "retry_delay": 123,
-    "delayed_processing": 1.25,
-    "window_buffer": 2.5,
-    "max_wait_time_seconds": 99.0,
-    "dead_letter_queue": False,
-    "dlq_after_max_retries": False,
-    "retain_until_archived": True,
-    "max_attempts": 8,
-    "backoff_base": 1.5,
-    "backoff_cap": 60.0,
-    "backoff_jitter": 0.25,
-    "expire_timeout": 77.0,
-    "default_priority": -3,
-}
+#: What is chosen when a work queue is made has tests of its own: test_commands.py.
+CHANGEABLE = [option for option in QUEUE_OPTIONS if not option.fixed]
 
 
-def test_every_option_has_another_value_here() -> None:
-    # What is chosen when a work queue is made has tests of its own: test_commands.py.
-    fields = [
-        field for field in msgspec.structs.fields(QueueOptions) if field.name != "runs_commands"
-    ]
-    assert set(OTHER_VALUES) == {field.name for field in fields}
-    assert all(OTHER_VALUES[field.name] != field.default for field in fields)
+def other_value(option: QueueOption) -> Any:
+    """Return a value other than the default: the largest number, or one with a fraction."""
+    if option.type is bool:
+        return not option.default
+    if option.type is str:
+        return "grave"
+    return int(option.most or 0) if option.type is int else option.default + 0.25
+
+
+OTHER_VALUES = {option.name: other_value(option) for option in CHANGEABLE}
+
+
+def test_every_other_value_is_another_one() -> None:
+    assert all(OTHER_VALUES[option.name] != option.default for option in CHANGEABLE)
+    assert QueueOptions(**OTHER_VALUES) == msgspec.convert(
+        msgspec.to_builtins(QueueOptions(**OTHER_VALUES)), QueueOptions
+    )
 
 
 async def test_a_queue_is_made_with_the_defaults_and_read_back(
@@ -133,46 +121,29 @@ async def test_a_change_made_through_one_store_holds_at_once_for_another(
 # --- what is refused ---
 
 
+def bad_values(option: QueueOption) -> list[Any]:
+    """Return values of the wrong type, and numbers out of range."""
+    if option.type is bool:
+        return [None, [], 1, "yes"]
+    if option.type is str:
+        return [None, [], 5, "x" * 256, "a\x00b"]
+    assert option.least is not None
+    assert option.most is not None
+    numbers = [option.least - 1, option.most + 1, float("nan"), float("inf")]
+    fractions = [1.5] if option.type is int else []
+    return [None, [], "5", True, *numbers, *fractions]
+
+
 BAD_OPTIONS: list[dict[str, Any]] = [
     {"leaseTme": 5},
     {"lease-time": 5},
     {"LeaseTime": 5},
     {"": 5},
     {"leaseTime": 0},
-    {"leaseTime": -1},
-    {"leaseTime": "5"},
-    {"leaseTime": None},
-    {"leaseTime": float("nan")},
-    {"leaseTime": float("inf")},
-    {"leaseTime": 7 * 86_400 + 1},
-    {"retentionSeconds": -0.001},
-    {"retentionEnabled": 1},
-    {"retentionEnabled": "yes"},
-    {"maxSize": -1},
-    {"maxSize": 1.5},
-    {"maxSize": True},
-    {"priority": 1001},
-    {"priority": -1001},
-    {"retryLimit": -1},
-    {"retryLimit": 2.5},
-    {"retryDelay": -1},
-    {"retryDelay": 7 * 86_400_000 + 1},
-    {"delayedProcessing": -1},
-    {"windowBuffer": -1},
-    {"maxWaitTimeSeconds": -1},
-    {"maxAttempts": 0},
-    {"backoffBase": -1},
-    {"backoffBase": 1001},
-    {"backoffCap": -1},
-    {"backoffJitter": 1.01},
-    {"backoffJitter": -0.01},
-    {"expireTimeout": -1},
-    {"defaultPriority": 5000},
-    {"deadQueue": 5},
-    {"deadQueue": "x" * 256},
-    {"deadQueue": "a\x00b"},
+    {"backoffCap": 0},
     {"leaseTime": 5, "unknown": 1},
     {"leaseTime": 5, "retryLimit": -1},
+    *({option.api_name: value} for option in QUEUE_OPTIONS for value in bad_values(option)),
 ]
 
 
