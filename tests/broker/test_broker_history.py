@@ -172,6 +172,7 @@ async def run_history(brokers: list[Broker], seed: int, bound: float = 60.0) -> 
     assert await brokers[0].store.count_dead_letters(DeadLetterFilter(queue=queue)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_callers_of_one_broker_lose_nothing(
     start_broker: StartBroker, seed: int
@@ -182,6 +183,7 @@ async def test_random_callers_of_one_broker_lose_nothing(
     assert broker.measures.abandoned == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", STORE_NAMES[1:], indirect=True)
 async def test_random_callers_of_two_brokers_lose_nothing(start_broker: StartBroker) -> None:
     brokers = [await start_broker(clock=None, batch_max=50) for _ in range(2)]
@@ -221,6 +223,7 @@ async def test_random_callers_lose_nothing_while_the_store_comes_and_goes(
     assert broker.measures.store_failures > 0
 
 
+@pytest.mark.slow
 async def test_random_callers_of_a_work_queue_share_all_of_it(start_broker: StartBroker) -> None:
     broker = await start_broker(clock=None, pop_batch_max=8)
     await broker.configure("w", kind=QueueKind.WORK)

@@ -106,6 +106,7 @@ def test_the_list_is_in_the_order_in_which_jobs_will_run(cli: Invoke) -> None:
     assert "T" in rows[3]["run_at"], "exact in JSON"
 
 
+@pytest.mark.slow
 def test_a_failed_job_is_told_from_one_that_is_scheduled(cli: Invoke, monarq: Run) -> None:
     cli.ok("enqueue", "true", "--id", "later", "--run-at", "+1h")
     cli.ok("enqueue", "exit 1", "--id", "again", "--backoff-base", "900")

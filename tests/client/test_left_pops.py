@@ -75,6 +75,7 @@ async def test_a_client_that_is_closed_while_an_answer_comes_leases_nothing(url:
                 await is_there(other, number)
 
 
+@pytest.mark.slow
 async def test_a_consumer_that_is_stopped_while_a_message_comes_loses_none(url: str) -> None:
     handled: list[int] = []
     async with AsyncClient(url) as mq, AsyncClient(url) as other:

@@ -171,6 +171,7 @@ async def test_a_very_large_payload_does_not_take_others_with_it(store: Store) -
     assert [len(text) - 2 for text in table["payload"].to_pylist()] == sizes
 
 
+@pytest.mark.slow
 async def test_more_messages_and_ranges_than_one_call_takes_are_all_read(store: Store) -> None:
     for start in range(0, 3_000, 1_000):
         await push_items(

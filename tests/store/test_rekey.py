@@ -314,6 +314,7 @@ async def test_pushes_pops_deaths_moves_and_retention_go_on_meanwhile(
     assert set(await stored_payloads(new_only, "grave")) <= set(expected)
 
 
+@pytest.mark.slow
 async def test_a_step_reads_no_more_than_some_megabytes(
     store: Store, open_another: OpenStore
 ) -> None:
@@ -423,6 +424,7 @@ async def test_the_command_may_be_killed_at_any_time_and_run_again(
     assert len((await pop(new_only, "w", 5000)).messages) == 5000
 
 
+@pytest.mark.slow
 async def test_the_command_says_what_is_left_and_fails(
     store: Store, open_another: OpenStore, place: Place
 ) -> None:
