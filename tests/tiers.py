@@ -43,7 +43,7 @@ NOT_QUICK = (
     # Both PostgreSQL servers at the same time.
     "store/test_odd_arguments.py",
     # The tests' own tools.
-    *("test_kept_schemas.py", "test_long_first.py", "test_nothing_skipped.py"),
+    *("test_kept_*.py", "test_long_first.py", "test_nothing_skipped.py"),
     *("test_postgres_server.py", "test_tiers.py"),
 )
 #: Fixtures that start a process for a test.
