@@ -97,14 +97,10 @@ def test_a_broker_with_another_key_warns(start_server: StartServer, tmp_path: Pa
     assert status(two, page) == 401
 
 
-async def test_the_secret_of_older_versions_leaves_the_store(tmp_path: Path) -> None:
-    store = await open_store(f"sqlite:///{tmp_path / 'a.db'}")
-    await store.set_setting("session_secret", "f" * 64)
-    await settle(lambda: store, None)
-    assert await store.get_settings() == {}
-    await settle(lambda: store, "key")
-    assert await store.get_settings() == {FINGERPRINT: fingerprint("key")}
-    await store.close()
+async def test_the_store_gets_the_fingerprint_of_the_key_alone(tmp_path: Path) -> None:
+    async with await open_store(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        await settle(lambda: store, "key")
+        assert await store.get_settings() == {FINGERPRINT: fingerprint("key")}
 
 
 def test_a_key_that_others_could_read_is_replaced(tmp_path: Path) -> None:

@@ -24,8 +24,6 @@ logger = logging.getLogger("monarq.auth")
 
 FILE = "session-key"
 FINGERPRINT = "session_key_fingerprint"
-_OLD_SECRET = "session_secret"
-"""Where the key used to be, in the store."""
 _TRY_AGAIN_SECONDS = 1.0
 
 
@@ -52,9 +50,8 @@ def fingerprint(key: str) -> str:
     return hmac.digest(key.encode(), b"monarq session key fingerprint", "sha256").hex()[:32]
 
 
-async def settle(store: Callable[[], StoredSettings], key: str | None) -> None:
-    """Warn if another broker of the store has another key, and remove the secret that older
-    versions kept in the store. Tries again while the store is down; `key` is None without auth."""
+async def settle(store: Callable[[], StoredSettings], key: str) -> None:
+    """Warn if another broker of the store has another key. Tries again while the store is down."""
     while True:
         try:
             return await _settle(store(), key)
@@ -62,14 +59,8 @@ async def settle(store: Callable[[], StoredSettings], key: str | None) -> None:
             await asyncio.sleep(_TRY_AGAIN_SECONDS)
 
 
-async def _settle(store: StoredSettings, key: str | None) -> None:
-    found = await store.get_settings()
-    if _OLD_SECRET in found:
-        await store.set_setting(_OLD_SECRET, None)
-        logger.info("removed the session secret of an older version from the store")
-    if key is None:
-        return
-    own, other = fingerprint(key), found.get(FINGERPRINT)
+async def _settle(store: StoredSettings, key: str) -> None:
+    own, other = fingerprint(key), (await store.get_settings()).get(FINGERPRINT)
     if other is not None and other != own:
         logger.warning(
             "another broker of this store signs sessions with another key, so that people who "

@@ -120,7 +120,7 @@ class Worker:
         )
         stack.push_async_callback(self._close_broker, broker)
         service = Service(broker, settings, SystemClock().now(), version("monarq"))
-        authenticate, key = None, None
+        authenticate = None
         if authenticator is None:
             service.local = LocalCallers.start(self._link_code, service.clock)
         else:
@@ -134,8 +134,8 @@ class Worker:
                 tls=tls is not None,
             )
             authenticate = service.sessions.authenticate
-        settling = asyncio.create_task(settle(lambda: broker.store, key))
-        stack.push_async_callback(_cancelled, settling)
+            settling = asyncio.create_task(settle(lambda: broker.store, key))
+            stack.push_async_callback(_cancelled, settling)
         stack.push_async_callback(service.sampler.close)
         keeping = asyncio.create_task(History(lambda: broker.store, service.clock).keep())
         stack.push_async_callback(_cancelled, keeping)
