@@ -98,6 +98,21 @@ async def test_every_hot_call_reads_only_what_it_is_asked_for(session: Session, 
     await call(session)
 
 
+async def test_pages_of_cursors_and_logs_are_read_without_what_is_behind_them(big: Big) -> None:
+    # And the names of what is on them. There are few unresolved messages, which may be scanned.
+    besides = {"queues", "groups", "partitions", "unresolved"}
+    async with opened(big.dsn) as session:
+        async with session.reads(20, besides):
+            page = await session.store.list_cursors("wide", "g", limit=10)
+            await session.store.list_cursors("wide", "g", limit=10, after=page.next)
+        async with session.reads(20, besides):
+            standings = await session.store.list_standings("wide", "g", limit=10)
+            await session.store.standings_of(standings.rows[0].partition_id)
+        async with session.reads(20, besides):
+            await session.store.list_deliveries(limit=10)
+            await session.store.list_attempts(limit=10)
+
+
 @pytest.mark.parametrize("server", POSTGRES_NAMES)
 async def test_acks_read_only_their_items_though_none_was_leased_when_statistics_were_made(
     server: str, postgres_servers: Mapping[str, str]

@@ -67,10 +67,13 @@ class Listener:
             if not STATEMENT.match(statement):
                 continue
             plan = self._connection.db.execute(f"explain query plan {statement}").fetchall()
+            details = [detail for *_, detail in plan]
+            # What a subquery found may be read through: how it is found is in the plan, too.
+            parts = {f"SCAN {line[11:]}" for line in details if line.startswith("CO-ROUTINE ")}
             found += [
                 f"{detail}: {statement.strip()}"
-                for *_, detail in plan
-                if detail.startswith("SCAN") and not SMALL.match(detail)
+                for detail in details
+                if detail.startswith("SCAN") and not SMALL.match(detail) and detail not in parts
             ]
         return found
 
@@ -199,6 +202,18 @@ async def look_at_one_queue(listener: Listener) -> None:
     await listener.store.list_groups(queue="q")
 
 
+async def look_at_pages_of_one_queue(listener: Listener) -> None:
+    store = listener.store
+    await store.list_cursors("q", "g")
+    await store.list_standings("q", "g")
+    await store.list_failing("q", "g")
+    await store.standings_of(1)
+    await store.list_deliveries(queue="q")
+    await store.list_attempts(queue="jobs")
+    await store.metrics(queue="q")
+    await store.read_output("1-1", 1)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -212,6 +227,7 @@ async def look_at_one_queue(listener: Listener) -> None:
         work,
         step_of_the_lifecycle,
         look_at_one_queue,
+        look_at_pages_of_one_queue,
     ],
     ids=lambda call: call.__name__,
 )
@@ -227,15 +243,3 @@ async def test_no_hot_call_reads_a_table_from_end_to_end(
     if call is step_of_the_lifecycle:
         scans = [scan for scan in scans if not BOUNDED.match(scan)]
     assert not scans, "\n".join(scans)
-
-
-async def test_the_log_is_read_once_for_all_partitions_that_fail(listener: Listener) -> None:
-    for _ in range(3):
-        [answer] = await popped(listener.store, Pop(queue="q", group="g", batch=1))
-        good(await listener.store.ack(acks([answer], AckStatus.FAILED)))
-    heard: list[str] = []
-    await listener.listen(heard.append)
-    failing = await listener.store.list_failing("q", "g")
-    await listener.listen(None)
-    assert len(failing) == 3
-    assert len([statement for statement in heard if "deliveries" in statement]) == 1

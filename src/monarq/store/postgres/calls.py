@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from monarq.crypto import Cipher
 from monarq.operations import Operation
@@ -11,8 +12,10 @@ from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.handlers import Tools, handles
 
+T = TypeVar("T")
 
-class Calls:
+
+class Calls(queries.SharedCalls):
     def __init__(self, database: Database, cipher: Cipher | None) -> None:
         self._database = database
         self._cipher = cipher
@@ -23,4 +26,9 @@ class Calls:
         own = handles.table.get(type(request))
         if own is not None:
             return await own(self._tools._replace(commands=commands), request)
-        return await queries.handles.table[type(request)](self._database, request)
+        return await queries.handles.table[type(request)](self._tools, request)
+
+    async def _query(
+        self, work: Callable[[queries.Queries], Awaitable[T]], *, writes: bool = False
+    ) -> T:
+        return await work(self._tools)

@@ -5,22 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET, Raw
-
 from monarq.crypto import Cipher
 from monarq.errors import NotFoundError
-from monarq.ids import NumberText, message_id
 from monarq.model import ERROR_KEY_LENGTH, DeadLetter, DeadLetterFilter, Page, Queue
 from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
 from monarq.store import paging, sealing
 from monarq.store.postgres.catalog import QUEUE_COLUMNS, queue_from
 from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.handlers import Tools, handles
+from monarq.store.queries.dead_letters import COLUMNS, StoredLetter
 from monarq.store.validation import (
     check_may_work,
     check_redrive_of_commands,
 )
-from monarq.times import Micros
 
 ERROR_KEY = f"left(split_part(d.error, chr(10), 1), {ERROR_KEY_LENGTH})"
 MATCHING = f"""
@@ -32,14 +29,14 @@ MATCHING = f"""
         and ($6::bigint[] is null or d.id = any ($6))
         and ($7::text[] is null or {ERROR_KEY} = any ($7))
 """
-_TO_SEAL = """
-    select d.*, own.name as queue, q.name as target,
-        case when q.kind = 'work' then 'Default' else d.partition_name end as target_partition
+_TO_SEAL = f"""
+    select {COLUMNS}, t.name,
+        case when t.kind = 'work' then 'Default' else d.partition_name end
     from monarq.dead_letters d
-    join monarq.queues own on own.id = d.queue_id
-    join monarq.queues q on q.id = coalesce($2, d.queue_id)
-    where d.id = any ($1) and not (d.is_item and q.id = d.queue_id)
-        and (q.encryption_enabled or get_byte(d.payload, 0) in (1, 2))
+    join monarq.queues q on q.id = d.queue_id
+    join monarq.queues t on t.id = coalesce($2, d.queue_id)
+    where d.id = any ($1) and not (d.is_item and t.id = d.queue_id)
+        and (t.encryption_enabled or get_byte(d.payload, 0) in (1, 2))
 """
 _STEP = 1000
 
@@ -64,13 +61,13 @@ async def list_dead_letters(
     after: str | None,
 ) -> Page[DeadLetter]:
     rows = await database.fetch(
-        f"select d.*, q.name as queue {MATCHING} and ($8::bigint is null or d.id < $8) "
+        f"select {COLUMNS} {MATCHING} and ($8::bigint is null or d.id < $8) "
         "order by d.id desc limit $9",
         *arguments(which, cipher),
         paging.position(after, "dead letters", int),
         limit + 1,
     )
-    letters = [_letter_from(row, cipher) for row in rows]
+    letters = [StoredLetter(*row).opened(cipher) for row in rows]
     return paging.page(letters, limit, "dead letters", lambda letter: int(letter.id))
 
 
@@ -142,25 +139,15 @@ async def _redrive_some(
 async def _seal(unit: Work, cipher: Cipher | None, ids: list[int], target: int | None) -> None:
     """Seal payloads for the place to which the procedure is about to move them: those that were
     sealed for their old place, and plain ones that go to an encrypted queue."""
-    rows = await unit.fetch(_TO_SEAL, ids, target)
-    for row in rows:
+    for *row, queue, partition in await unit.fetch(_TO_SEAL, ids, target):
         if cipher is None:
-            raise sealing.no_key(row["target"])
-        context = sealing.payload_context(row["target"], row["target_partition"], None)
-        payload = cipher.seal(_opened(row, cipher), context)
+            raise sealing.no_key(queue)
+        letter = StoredLetter(*row)
+        context = sealing.payload_context(queue, partition, None)
+        payload = cipher.seal(letter.plain_payload(cipher), context)
         await unit.fetch(
-            "update monarq.dead_letters set payload = $2 where id = $1", row["id"], payload
+            "update monarq.dead_letters set payload = $2 where id = $1", letter.id, payload
         )
-
-
-def _opened(row: Any, cipher: Cipher | None) -> bytes:
-    """The payload of a dead letter as it was pushed."""
-    own = row["transaction_id"]
-    if own == message_id(row["partition_id"], row["seq"]):
-        own = None
-    return sealing.open_payload(
-        row["payload"], cipher, row["queue"], row["partition_name"], own, row["headers"]
-    )
 
 
 async def opened_keys(database: Database, cipher: Cipher | None, ids: list[int]) -> dict[int, str]:
@@ -224,25 +211,3 @@ async def _lock_some(
         commands,
     )
     return [row["id"] for row in rows]
-
-
-def _letter_from(row: Any, cipher: Cipher | None) -> DeadLetter:
-    sealed = row["headers"]
-    headers = None if sealed is None else sealing.open_headers(sealed.encode(), cipher)
-    return DeadLetter(
-        id=NumberText(row["id"]),
-        message_id=message_id(row["partition_id"], row["seq"]),
-        transaction_id=row["transaction_id"],
-        partition_id=NumberText(row["partition_id"]),
-        queue=row["queue"],
-        partition=row["partition_name"],
-        group=row["group_name"],
-        error=sealing.open_error(row["error"], cipher, row["queue"]),
-        attempts=row["attempts"],
-        raw=Raw(_opened(row, cipher)),
-        trace_id=row["trace_id"],
-        producer=row["producer"],
-        created_at=Micros(row["created_at"]),
-        failed_at=Micros(row["failed_at"]),
-        raw_headers=UNSET if headers is None else Raw(headers),
-    )

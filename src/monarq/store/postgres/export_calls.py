@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from monarq.model import MetricPoint, Page, PartitionRange, PartitionStats, Segment
+from monarq.model import MetricPoint, Page, PartitionRange, Segment
 from monarq.store.contract.exporting import Exporting
 from monarq.store.contract.figures import Figures
 from monarq.store.exported import ExportedMessages, ExportedRows, Span
 from monarq.store.postgres import archiving, exporting, figures, inspection
 from monarq.store.postgres.calls import Calls
-from monarq.store.queries import partitions
 
 
 class ExportCalls(Calls, Figures, Exporting):
     # --- figures -------------------------------------------------------------------------
-
-    async def get_partition(self, partition_id: int) -> PartitionStats:
-        return await partitions.get_partition(self._database, partition_id)
 
     async def metrics_before(
         self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None

@@ -7,10 +7,12 @@ from typing import Any
 from monarq.model import MetricPoint, Page
 from monarq.store import paging
 from monarq.store.postgres.database import Database
-from monarq.store.postgres.logs import point_from
+from monarq.store.queries.logs import metric_point
 
+# Not as on SQLite: PostgreSQL might compare a subquery with `max(at)` with every row of a queue.
 _POINTS_BEFORE = """
-    select q.id, q.name as queue, m.* from monarq.queues q
+    select q.id, m.at, q.name, m.pushed, m.completed, m.failed, m.dead, m.pending
+    from monarq.queues q
     cross join lateral (
         select at, pushed, completed, failed, dead, pending from monarq.metrics
         where queue_id = q.id and at < $1 order by at desc limit 1) as m
@@ -53,8 +55,8 @@ async def metrics_before(
 ) -> Page[MetricPoint]:
     last = paging.position(after, "metrics before", int) or 0
     rows = await database.fetch(_POINTS_BEFORE, at, last, queue, limit + 1)
-    found = paging.page(rows, limit, "metrics before", lambda row: row["id"])
-    return Page([point_from(row) for row in found.rows], found.next)
+    found = paging.page(rows, limit, "metrics before", lambda row: row[0])
+    return Page([metric_point(row[1:]) for row in found.rows], found.next)
 
 
 async def health_figures(database: Database) -> dict[str, Any]:

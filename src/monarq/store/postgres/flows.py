@@ -1,4 +1,8 @@
-"""The counters of very many queues and groups at once, and how long messages took."""
+"""The counters of very many queues and groups at once, and how long messages took.
+
+SQLite has its own SQL for these: here counters are sums over shards, and each part of a query is
+cut before the next is joined to it, so that no plan reads all groups.
+"""
 
 from __future__ import annotations
 

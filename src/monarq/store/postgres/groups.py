@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from monarq.clock import SECOND
 from monarq.errors import InvalidRequestError, NotFoundError
-from monarq.ids import NumberText
-from monarq.model import Cursor, Group, Page, Queue, QueueKind, StartFrom
-from monarq.operations.groups import DeleteGroup, ListCursors, ListGroups, Seek
+from monarq.model import Group, Page, Queue, QueueKind, StartFrom
+from monarq.operations.groups import DeleteGroup, ListGroups, Seek
 from monarq.store import paging
 from monarq.store.postgres.catalog import Catalog
 from monarq.store.postgres.database import Database, Work
 from monarq.store.postgres.handlers import Tools, handles
 from monarq.store.validation import no_groups
-from monarq.times import Micros, StartTime, micros_or_none
+from monarq.times import Micros, StartTime
 
+# A procedure for the sake of its settings (see tuning.sql), so that SQLite has SQL of its own.
 _LIST = "select * from monarq.list_groups($1, $2, $3, $4, $5, $6)"
-_CURSORS = """
-    select c.partition_id, p.name, c.position, p.last_seq, c.available_at, c.lease_until,
-        coalesce(c.lease_until > monarq.time($5), false) as lease_active
-    from monarq.cursors c join monarq.partitions p on p.id = c.partition_id
-    where p.queue_id = $1 and c.group_id = $2 and c.partition_id > $3
-    order by c.partition_id limit $4
-"""
 
 
 async def join_queue(database: Database, queue: str, group: str, start: StartFrom | int) -> int:
@@ -98,30 +91,6 @@ async def list_groups(tools: Tools, request: ListGroups) -> Page[Group]:
         for row in rows
     ]
     return paging.page(groups, request.limit, "groups", lambda group: (group.queue, group.name))
-
-
-@handles(ListCursors)
-async def list_cursors(tools: Tools, request: ListCursors) -> Page[Cursor]:
-    database = tools.database
-    last = paging.position(request.after, "cursors", int) or 0
-    queue_id, group_id = await find_place(tools.catalog, request.queue, request.group)
-    rows = await database.fetch(
-        _CURSORS, queue_id, group_id, last, request.limit + 1, database.now()
-    )
-    cursors = [
-        Cursor(
-            partition=row["name"],
-            partition_id=NumberText(row["partition_id"]),
-            position=row["position"],
-            last_seq=row["last_seq"],
-            lag=row["last_seq"] - row["position"],
-            available_at=micros_or_none(row["available_at"]),
-            lease_until=micros_or_none(row["lease_until"]),
-            lease_active=row["lease_active"],
-        )
-        for row in rows
-    ]
-    return paging.page(cursors, request.limit, "cursors", lambda cursor: int(cursor.partition_id))
 
 
 @handles(Seek)

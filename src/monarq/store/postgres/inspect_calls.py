@@ -6,19 +6,18 @@ from monarq.model import (
     DeadLetter,
     DeadLetterFilter,
     Delivery,
-    LoggedAttempt,
-    MetricPoint,
     Page,
 )
 from monarq.operations.messages import ListMessages
 from monarq.store.contract.dead_letters import KeepingDeadLetters
 from monarq.store.contract.inspecting import Inspecting
-from monarq.store.contract.settings import KeepingSettings
-from monarq.store.postgres import dead_letters, inspection, items, logs
+from monarq.store.postgres import dead_letters, inspection
 from monarq.store.postgres.calls import Calls
+from monarq.store.postgres.logs import DELIVERIES
+from monarq.store.queries import logs
 
 
-class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingSettings):
+class InspectCalls(Calls, KeepingDeadLetters, Inspecting):
     # --- dead letters --------------------------------------------------------------------
 
     async def list_dead_letters(
@@ -39,26 +38,4 @@ class InspectCalls(Calls, KeepingDeadLetters, Inspecting, KeepingSettings):
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Delivery]:
-        return await logs.list_deliveries(self._database, self._cipher, queue, limit, after)
-
-    async def list_attempts(
-        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[LoggedAttempt]:
-        return await items.list_attempts(self._database, self._cipher, queue, limit, after)
-
-    async def metrics(
-        self,
-        *,
-        queue: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
-        limit: int = 1000,
-        after: str | None = None,
-    ) -> Page[MetricPoint]:
-        return await logs.metrics(self._database, queue, since, until, limit, after)
-
-    async def get_settings(self) -> dict[str, str]:
-        return await logs.get_settings(self._database)
-
-    async def set_setting(self, key: str, value: str | None) -> None:
-        await logs.set_setting(self._database, key, value)
+        return await logs.list_deliveries(self._tools, DELIVERIES, queue, limit, after)

@@ -11,12 +11,9 @@ from monarq.errors import ConflictError, InvalidRequestError, NotFoundError
 from monarq.ids import NumberText, message_id, parse_message_id
 from monarq.model import (
     DEFAULT_PARTITION,
-    Attempt,
-    AttemptOutcome,
     Item,
     ItemDetail,
     ItemState,
-    LoggedAttempt,
     Page,
     QueueKind,
 )
@@ -25,7 +22,8 @@ from monarq.store import kept_messages, paging, sealing
 from monarq.store.collecting import MAX_BYTES
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.handlers import Tools, handles
-from monarq.store.postgres.queues import get_queue, get_queue_of
+from monarq.store.postgres.queues import get_queue_of
+from monarq.store.queries.items import history
 from monarq.store.validation import check_item_id
 from monarq.times import Micros, micros_or_none
 
@@ -38,9 +36,6 @@ _ITEMS = """
 _ONE = _ITEMS.format(source="monarq.items")
 _PARTITION = "(select id from monarq.partitions where queue_id = $1)"
 """The one that a work queue has."""
-_ATTEMPTS = """
-    select a.*, q.name as queue from monarq.attempts a join monarq.queues q on q.id = a.queue_id
-"""
 
 
 _USUAL_PRIORITY = 5
@@ -190,34 +185,8 @@ async def _detail(tools: Tools, item_id: str) -> ItemDetail:
     )
     if row is None:
         raise _no_item(item_id)
-    ended = await tools.database.fetch(
-        f"{_ATTEMPTS} where a.partition_id = $1 and a.seq = $2 order by a.id", partition_id, seq
-    )
-    history = [Attempt(**_attempt_fields(each, tools.cipher)) for each in ended]
-    return ItemDetail(**structs.asdict(item_from(row, tools.cipher)), history=history)
-
-
-async def list_attempts(
-    database: Database, cipher: Cipher | None, queue: str | None, limit: int, after: str | None
-) -> Page[LoggedAttempt]:
-    rows = await database.fetch(
-        f"{_ATTEMPTS} where a.id > $1 and ($2::text is null or q.name = $2) order by a.id limit $3",
-        paging.position(after, "attempts", int) or 0,
-        queue,
-        limit + 1,
-    )
-    if queue is not None and not rows:
-        await get_queue(database, queue)
-    found = paging.page(rows, limit, "attempts", lambda row: row["id"])
-    attempts = [
-        LoggedAttempt(
-            item_id=message_id(row["partition_id"], row["seq"]),
-            queue=row["queue"],
-            **_attempt_fields(row, cipher),
-        )
-        for row in found.rows
-    ]
-    return Page(attempts, found.next)
+    attempts = await history(tools, partition_id, seq)
+    return ItemDetail(**structs.asdict(item_from(row, tools.cipher)), history=attempts)
 
 
 @handles(CancelItem)
@@ -292,16 +261,3 @@ def item_from(row: Any, cipher: Cipher | None) -> Item:
         ),
         raw_headers=UNSET if headers is None else Raw(headers),
     )
-
-
-def _attempt_fields(row: Any, cipher: Cipher | None) -> dict[str, Any]:
-    result = sealing.open_result(row["result"], cipher, row["queue"])
-    return {
-        "attempt": row["attempt"],
-        "started_at": Micros(row["started_at"]),
-        "ended_at": Micros(row["ended_at"]),
-        "outcome": AttemptOutcome(row["outcome"]),
-        "consumer": row["consumer"],
-        "error": sealing.open_error(row["error"], cipher, row["queue"]),
-        "raw_result": UNSET if result is None else Raw(result),
-    }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from monarq.crypto import OVERHEAD
 from monarq.errors import NotFoundError
-from monarq.model import MAX_OUTPUT_BYTES, OutputPart
-from monarq.operations.items import AppendOutput, ReadOutput
+from monarq.model import MAX_OUTPUT_BYTES
+from monarq.operations.items import AppendOutput
 from monarq.store import sealing
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.handlers import Tools, handles
@@ -14,12 +13,6 @@ from monarq.store.validation import (
     refuse_more_output,
 )
 
-_OUTPUT = f"""
-    select start, data, sealed from monarq.outputs
-    where partition_id = $1 and seq = $2 and attempt = $3 and start < $5
-        and start + length(data) - case when sealed then {OVERHEAD} else 0 end > $4
-    order by start
-"""
 _HAS_TO_BE_SEALED = -1
 
 
@@ -52,17 +45,3 @@ async def _append(
         _HAS_TO_BE_SEALED,
     )
     return size
-
-
-@handles(ReadOutput)
-async def read_output(tools: Tools, request: ReadOutput) -> OutputPart:
-    start, end = request.start, request.start + request.max_bytes
-    place = (*check_item_id(request.item_id), request.attempt)
-    parts = [
-        (first, sealing.open_output(part, tools.cipher, place) if is_sealed else part)
-        for first, part, is_sealed in await tools.database.fetch(_OUTPUT, *place, start, end)
-    ]
-    data = b"".join(part[max(0, start - first) :] for first, part in parts)[: request.max_bytes]
-    return OutputPart(
-        id=request.item_id, attempt=request.attempt, data=data, next=start + len(data)
-    )

@@ -14,13 +14,14 @@ from monarq.model import (
     Page,
     QueueFlow,
     SeekPreview,
-    Standing,
 )
 from monarq.operations.groups import Seek
 from monarq.store import paging, sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
-from monarq.store.postgres import dead_letters, flows, items, logs, queues, standings
+from monarq.store.postgres import dead_letters, flows, items, queues, standings
 from monarq.store.postgres.calls import Calls
+from monarq.store.postgres.logs import DELIVERIES
+from monarq.store.queries.logs import delivery
 
 _ERRORS = f"""
     select d.queue, d.group_name, d.error, count(*) as count, min(d.failed_at) as oldest_at,
@@ -31,7 +32,7 @@ _ERRORS = f"""
     group by d.queue, d.group_name, d.error order by count(*) desc, max(d.id) desc limit $9
 """
 _DELIVERIES = f"""
-    {logs.DELIVERY_COLUMNS}
+    {DELIVERIES}
     where d.id in (
         select id from (
             (select id, partition_id, first_seq, last_seq from monarq.deliveries
@@ -65,28 +66,11 @@ class WatchingCalls(Calls, Watching):
     ) -> Page[GroupFlow]:
         return await flows.group_flows(self._database, queue, limit, after)
 
-    async def list_standings(
-        self, queue: str, group: str | None, *, limit: int = 100, after: str | None = None
-    ) -> Page[Standing]:
-        return await standings.list_standings(
-            self._database, self._catalog, self._cipher, queue, group, limit, after
-        )
-
-    async def standings_of(self, partition_id: int) -> dict[str, Standing]:
-        return await standings.standings_of(
-            self._database, self._catalog, self._cipher, partition_id
-        )
-
-    async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
-        return await standings.list_failing(
-            self._database, self._catalog, self._cipher, queue, group, limit
-        )
-
     async def deliveries_of(
         self, partition_id: int, seq: int, *, limit: int = 100
     ) -> list[Delivery]:
-        rows = await self._database.fetch(_DELIVERIES, partition_id, seq, MOST_LOGGED, limit)
-        return [logs.delivery_from(row, self._cipher) for row in rows]
+        rows = await self._tools.fetch(_DELIVERIES, partition_id, seq, MOST_LOGGED, limit)
+        return [delivery(self._tools, row) for row in rows]
 
     async def preview_seek(self, request: Seek) -> SeekPreview:
         return await standings.preview_seek(self._database, self._catalog, request)

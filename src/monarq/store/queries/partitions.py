@@ -10,7 +10,7 @@ from monarq.ids import NumberText
 from monarq.model import Page, PartitionStats, QueueKind
 from monarq.operations.partitions import ListPartitions
 from monarq.store import paging
-from monarq.store.queries.database import Queries, handles
+from monarq.store.queries.database import Queries, find_queue, handles
 from monarq.times import Micros
 
 # `cross join` keeps SQLite from beginning with the queues; PostgreSQL does not mind.
@@ -26,11 +26,9 @@ where q.id = p.queue_id and p.queue_id = $1 and p.id > $2 order by p.id limit $3
 
 @handles(ListPartitions)
 async def list_partitions(db: Queries, request: ListPartitions) -> Page[PartitionStats]:
-    queues = await db.fetch("select id from monarq.queues where name = $1", request.queue)
-    if not queues:
-        raise NotFoundError(f"there is no queue {request.queue!r}")
+    queue_id, _ = await find_queue(db, request.queue)
     last = paging.position(request.after, "partitions", int) or 0
-    rows = await db.fetch(_OF_QUEUE, queues[0][0], last, request.limit + 1)
+    rows = await db.fetch(_OF_QUEUE, queue_id, last, request.limit + 1)
     return paging.page(
         [_partition(row) for row in rows],
         request.limit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, TypeVar
 
 from monarq.clock import Clock
@@ -23,7 +23,7 @@ Check = Callable[[Sequence[R]], list[MonarqError | None]]
 BatchWork = Callable[[Session, Sequence[R], Sequence[MonarqError | None]], list[Outcome[T]]]
 
 
-class Calls(Store):
+class Calls(queries.SharedCalls, Store):
     """What the parts of the store share. They only say what runs."""
 
     concurrent = False
@@ -67,6 +67,14 @@ class Calls(Store):
             return finished(shared(SqliteQueries(session), request))
 
         return await (self._write(work) if request.writes else self._read(work))
+
+    async def _query(
+        self, work: Callable[[queries.Queries], Awaitable[T]], *, writes: bool = False
+    ) -> T:
+        def run(session: Session) -> T:
+            return finished(work(SqliteQueries(session)))
+
+        return await (self._write(run) if writes else self._read(run))
 
     async def _batch(
         self, requests: Sequence[R], check: Check[R], work: BatchWork[R, T]

@@ -5,14 +5,12 @@ The dead letter of an item keeps the item's row, in state dead, and goes with it
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
 
 from monarq.clock import micros
 from monarq.crypto import is_sealed, is_sealed_text
-from monarq.ids import NumberText, message_id
 from monarq.model import (
     DEFAULT_PARTITION,
     ERROR_KEY_LENGTH,
@@ -24,54 +22,20 @@ from monarq.model import (
 )
 from monarq.operations.dead_letters import PurgeDeadLetters, Redrive
 from monarq.store import paging, sealing, validation
+from monarq.store.queries.dead_letters import COLUMNS, StoredLetter
 from monarq.store.sqlite import items, segment_log
 from monarq.store.sqlite.appending import Appender, Lane, NewItem, NewMessage
 from monarq.store.sqlite.deaths import with_headers
 from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.session import Session
-from monarq.times import Micros
 
-_SELECT = """
-select d.id, q.name, d.partition_name, d.partition_id, d.seq, d.transaction_id, d.group_name,
-    d.payload, d.error, d.attempts, d.created_at, d.failed_at, d.trace_id, d.producer,
-    d.headers, d.priority
-from dead_letters d cross join queues q on q.id = d.queue_id
-"""
+_SELECT = f"select {COLUMNS} from dead_letters d cross join queues q on q.id = d.queue_id"
 
 
 ERROR_KEY = f"""
 substr(d.error, 1, min({ERROR_KEY_LENGTH}, instr(d.error || char(10), char(10)) - 1))
 """
-
-
-class _Letter(NamedTuple):
-    """A row; the payload is as it is kept."""
-
-    id: int
-    queue: str
-    partition: str
-    partition_id: int
-    seq: int
-    transaction_id: str
-    group: str
-    payload: bytes
-    error: str
-    attempts: int
-    created_at: int
-    failed_at: int
-    trace_id: str | None
-    producer: str | None
-    headers: bytes | None
-    priority: int | None
-    """None: it was a message."""
-
-    @property
-    def own_id(self) -> str | None:
-        """The transaction id that its caller gave."""
-        if self.transaction_id == message_id(self.partition_id, self.seq):
-            return None
-        return self.transaction_id
 
 
 def matching(session: Session, which: DeadLetterFilter) -> tuple[str, list[Any]]:
@@ -107,35 +71,8 @@ def list_dead_letters(
         f"{_SELECT} where {condition} and d.id < ? order by d.id desc limit ?",
         (*values, 1 << 62 if last is None else last, limit + 1),
     )
-    letters = [_to_letter(session, _Letter(*row)) for row in rows]
+    letters = [StoredLetter(*row).opened(session.cipher) for row in rows]
     return paging.page(letters, limit, "dead letters", lambda letter: int(letter.id))
-
-
-def _to_letter(session: Session, row: _Letter) -> DeadLetter:
-    headers = sealing.open_headers(row.headers, session.cipher)
-    return DeadLetter(
-        id=NumberText(row.id),
-        message_id=message_id(row.partition_id, row.seq),
-        transaction_id=row.transaction_id,
-        partition_id=NumberText(row.partition_id),
-        queue=row.queue,
-        partition=row.partition,
-        group=row.group,
-        error=sealing.open_error(row.error, session.cipher, row.queue),
-        attempts=row.attempts,
-        raw=Raw(_opened(session, row)),
-        trace_id=row.trace_id,
-        producer=row.producer,
-        created_at=Micros(row.created_at),
-        failed_at=Micros(row.failed_at),
-        raw_headers=UNSET if headers is None else Raw(headers),
-    )
-
-
-def _opened(session: Session, row: _Letter) -> bytes:
-    return sealing.open_payload(
-        row.payload, session.cipher, row.queue, row.partition, row.own_id, row.headers
-    )
 
 
 def count_dead_letters(session: Session, which: DeadLetterFilter) -> int:
@@ -235,7 +172,7 @@ def redrive(session: Session, request: Redrive) -> int:
     ).fetchall()
     redriving = _Redriving(session)
     for row in rows:
-        redriving.carry_out(_Letter(*row), target)
+        redriving.carry_out(StoredLetter(*row), target)
     redriving.finish()
     return len(rows)
 
@@ -247,7 +184,7 @@ class _Redriving:
         self._run: tuple[Lane, str] | None = None
         """The partition, and the group for which alone the messages at hand are."""
 
-    def carry_out(self, letter: _Letter, target: Queue | None) -> None:
+    def carry_out(self, letter: StoredLetter, target: Queue | None) -> None:
         session = self._session
         own = session.queue(letter.queue)
         session.db.execute("delete from dead_letters where id = ?", (letter.id,))
@@ -278,7 +215,7 @@ class _Redriving:
             for seq in range(lane.base + 1, lane.last_seq + 1):
                 cursor.withhold(session, seq)
 
-    def _put_back(self, letter: _Letter, queue: Queue) -> None:
+    def _put_back(self, letter: StoredLetter, queue: Queue) -> None:
         """To the end of its partition, in segments of its group's own."""
         if self._run is not None:
             lane, group = self._run
@@ -289,7 +226,7 @@ class _Redriving:
             self._run = (self._appender.lane(queue, letter.partition), letter.group)
         self._appender.append(self._run[0], self._message(letter, queue))
 
-    def _push(self, letter: _Letter, target: Queue) -> None:
+    def _push(self, letter: StoredLetter, target: Queue) -> None:
         if target.options.encryption_enabled and self._session.cipher is None:
             raise sealing.no_key(target.name)
         if self._run is not None:
@@ -300,11 +237,12 @@ class _Redriving:
         else:
             lane = self._appender.lane(target, DEFAULT_PARTITION)
             item = items.find_item(self._session, letter.partition_id, letter.seq)
-            is_command = item is not None and bool(item.is_command)
-            new = NewItem(message, letter.priority, is_command=is_command)
+            new = NewItem(message)
+            if item is not None:
+                new = NewItem(message, item.priority, is_command=bool(item.is_command))
             self._appender.append_item(lane, new)
 
-    def _message(self, letter: _Letter, target: Queue) -> NewMessage:
+    def _message(self, letter: StoredLetter, target: Queue) -> NewMessage:
         return NewMessage(
             payload=self._sealed(letter, target),
             trace_id=letter.trace_id,
@@ -312,19 +250,19 @@ class _Redriving:
             headers=with_headers(letter.headers, monarqRedrivenFrom=letter.transaction_id),
         )
 
-    def _sealed(self, letter: _Letter, target: Queue) -> bytes:
+    def _sealed(self, letter: StoredLetter, target: Queue) -> bytes:
         """The payload for its new place, sealed if it was or if the target is encrypted."""
         cipher = self._session.cipher
         if not is_sealed(letter.payload) and not target.options.encryption_enabled:
             return letter.payload
-        payload = _opened(self._session, letter)
+        payload = letter.plain_payload(cipher)
         if cipher is None:
             raise sealing.no_key(target.name)
         is_work = target.kind is QueueKind.WORK
         partition = DEFAULT_PARTITION if is_work else letter.partition
         return cipher.seal(payload, sealing.payload_context(target.name, partition, None))
 
-    def _revive(self, letter: _Letter, queue: Queue) -> None:
+    def _revive(self, letter: StoredLetter, queue: Queue) -> None:
         item = items.find_item(self._session, letter.partition_id, letter.seq)
         assert item is not None
         start_over(self._session, queue, item)

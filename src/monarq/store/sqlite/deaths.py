@@ -158,7 +158,7 @@ def _sealed_for(session: Session, lane: Lane, payload: bytes, transaction_id: st
     return session.cipher.seal(payload, context)
 
 
-def with_headers(headers: bytes | None, **more: str | int) -> bytes:
+def with_headers(headers: bytes | str | None, **more: str | int) -> bytes:
     known: dict[str, Any] = {}
     if headers is not None:
         known = msgspec.json.decode(headers, type=dict[str, msgspec.Raw])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarq.model import MetricPoint, Page, PartitionStats
+from monarq.model import MetricPoint, Page
 from monarq.store import paging
-from monarq.store.queries.partitions import get_partition
+from monarq.store.queries.logs import metric_point
 from monarq.store.sqlite.calls import Calls
-from monarq.store.sqlite.queries import SqliteQueries, finished
 from monarq.store.sqlite.session import Session
 
 _POINTS_BEFORE = """
@@ -26,9 +25,6 @@ _PRAGMAS = {
 
 
 class FigureCalls(Calls):
-    async def get_partition(self, partition_id: int) -> PartitionStats:
-        return await self._read(lambda session: _partition(session, partition_id))
-
     async def metrics_before(
         self, at: int, *, queue: str | None = None, limit: int = 1000, after: str | None = None
     ) -> Page[MetricPoint]:
@@ -38,31 +34,13 @@ class FigureCalls(Calls):
         return await self._read(_health_figures)
 
 
-def _partition(session: Session, partition_id: int) -> PartitionStats:
-    return finished(get_partition(SqliteQueries(session), partition_id))
-
-
 def _metrics_before(
     session: Session, at: int, queue: str | None, limit: int, after: str | None
 ) -> Page[MetricPoint]:
     last = paging.position(after, "metrics before", int) or 0
     rows = session.db.execute(_POINTS_BEFORE, (at, last, queue, queue, limit + 1)).fetchall()
     page = paging.page(rows, limit, "metrics before", lambda row: row[0])
-    return Page([_to_point(*row[1:]) for row in page.rows], page.next)
-
-
-def _to_point(
-    at: int, queue: str, pushed: int, completed: int, failed: int, dead: int, pending: int
-) -> MetricPoint:
-    return MetricPoint(
-        at=at,
-        queue=queue,
-        pushed=pushed,
-        completed=completed,
-        failed=failed,
-        dead=dead,
-        pending=pending,
-    )
+    return Page([metric_point(row[1:]) for row in page.rows], page.next)
 
 
 def _health_figures(session: Session) -> dict[str, Any]:

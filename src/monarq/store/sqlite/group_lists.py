@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from monarq.errors import NotFoundError
-from monarq.ids import NumberText
-from monarq.model import Cursor, Group, Page
-from monarq.operations.groups import ListCursors, ListGroups
+from monarq.model import Group, Page
+from monarq.operations.groups import ListGroups
 from monarq.store import paging
-from monarq.store.sqlite.groups import find_group
 from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.session import Session
-from monarq.times import Micros, StartTime, micros_or_none
+from monarq.times import Micros, StartTime
 
 
 @handles(ListGroups)
@@ -61,32 +58,3 @@ def _lag_seconds(session: Session, group_id: int) -> float:
         (group_id,),
     ).fetchone()
     return 0.0 if oldest is None else max(0.0, (session.now - oldest) / 1e6)
-
-
-@handles(ListCursors)
-def list_cursors(session: Session, request: ListCursors) -> Page[Cursor]:
-    last = paging.position(request.after, "cursors", int) or 0
-    found = session.queue(request.queue)
-    group_id = find_group(session, found.id, request.group)
-    if group_id is None:
-        raise NotFoundError(f"queue {request.queue!r} has no group {request.group!r}")
-    rows = session.db.execute(
-        """select p.name, p.id, c.position, p.last_seq, c.available_at, c.lease_until
-        from partitions p cross join cursors c on c.partition_id = p.id and c.group_id = ?
-        where p.queue_id = ? and p.id > ? order by p.id limit ?""",
-        (group_id, found.id, last, request.limit + 1),
-    )
-    cursors = [
-        Cursor(
-            partition=partition,
-            partition_id=NumberText(partition_id),
-            position=position,
-            last_seq=last_seq,
-            lag=last_seq - position,
-            available_at=micros_or_none(available_at),
-            lease_until=micros_or_none(lease_until),
-            lease_active=lease_until is not None and lease_until > session.now,
-        )
-        for partition, partition_id, position, last_seq, available_at, lease_until in rows
-    ]
-    return paging.page(cursors, request.limit, "cursors", lambda cursor: int(cursor.partition_id))

@@ -9,16 +9,16 @@ from monarq.model import (
     DeadLetterFilter,
     Delivery,
     LifecycleReport,
-    LoggedAttempt,
-    MetricPoint,
     Page,
 )
 from monarq.operations.messages import ListMessages
 from monarq.store import rekeying
+from monarq.store.queries import logs
 from monarq.store.rekeying import RekeyStep
-from monarq.store.sqlite import dead_letters, item_calls, lifecycle, logs, messages
+from monarq.store.sqlite import dead_letters, lifecycle, messages
 from monarq.store.sqlite import rekeying as sqlite_rekeying
 from monarq.store.sqlite.calls import Calls
+from monarq.store.sqlite.logs import DELIVERIES
 
 _MOST_POINTS = 10_000
 _MOST_AT_ONCE = 100_000
@@ -47,26 +47,8 @@ class InspectCalls(Calls):
     async def list_deliveries(
         self, *, queue: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Delivery]:
-        return await self._read(lambda session: logs.list_deliveries(session, queue, limit, after))
-
-    async def list_attempts(
-        self, *, queue: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[LoggedAttempt]:
-        return await self._read(
-            lambda session: item_calls.list_attempts(session, queue, limit, after)
-        )
-
-    async def metrics(
-        self,
-        *,
-        queue: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
-        limit: int = 1000,
-        after: str | None = None,
-    ) -> Page[MetricPoint]:
-        return await self._read(
-            lambda session: logs.metrics(session, queue, since, until, limit, after)
+        return await self._query(
+            lambda db: logs.list_deliveries(db, DELIVERIES, queue, limit, after)
         )
 
     async def rekey_step(self, *, limit: int = 100, after: str | None = None) -> RekeyStep:
@@ -82,9 +64,3 @@ class InspectCalls(Calls):
 
     async def lifecycle(self, *, limit: int = 1000) -> LifecycleReport:
         return await self._write(lambda session: lifecycle.lifecycle(session, limit))
-
-    async def get_settings(self) -> dict[str, str]:
-        return await self._read(logs.get_settings)
-
-    async def set_setting(self, key: str, value: str | None) -> None:
-        await self._write(lambda session: logs.set_setting(session, key, value))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import UNSET, Raw, structs
 
 from monarq.errors import ConflictError, NotFoundError
 from monarq.ids import NumberText, message_id
 from monarq.model import (
-    Attempt,
     AttemptOutcome,
     Item,
     ItemDetail,
     ItemState,
-    LoggedAttempt,
     Page,
     Queue,
     QueueKind,
@@ -22,18 +18,14 @@ from monarq.model import (
 from monarq.operations.items import CancelItem, GetItem, ListItems, RetryItem
 from monarq.store import kept_messages, paging, sealing, validation
 from monarq.store.collecting import MAX_BYTES
+from monarq.store.queries.items import history
 from monarq.store.sqlite import dead_letters, items
 from monarq.store.sqlite.cursors import MOVED
 from monarq.store.sqlite.handlers import handles
 from monarq.store.sqlite.items import WorkItem
+from monarq.store.sqlite.queries import SqliteQueries, finished
 from monarq.store.sqlite.session import Session
 from monarq.times import Micros, micros_or_none
-
-_ATTEMPTS = """
-select a.id, a.partition_id, a.seq, q.name, a.attempt, a.started_at, a.ended_at, a.outcome,
-    a.consumer, a.error, a.result
-from attempts a cross join queues q on q.id = a.queue_id
-"""
 
 
 def work_queue(session: Session, name: str) -> Queue:
@@ -133,12 +125,8 @@ def get_item(session: Session, request: GetItem) -> ItemDetail:
 
 
 def _detail(session: Session, item: WorkItem, last: int) -> ItemDetail:
-    rows = session.db.execute(
-        f"{_ATTEMPTS} where a.partition_id = ? and a.seq = ? order by a.id",
-        (item.partition_id, item.seq),
-    )
-    history = [Attempt(**_attempt_fields(session, row)) for row in rows]
-    return ItemDetail(**structs.asdict(to_item(session, item, last)), history=history)
+    attempts = finished(history(SqliteQueries(session), item.partition_id, item.seq))
+    return ItemDetail(**structs.asdict(to_item(session, item, last)), history=attempts)
 
 
 def _find(session: Session, item_id: str, *, commands: bool = True) -> WorkItem:
@@ -159,42 +147,6 @@ def find_item(session: Session, queue: str, partition_id: int, transaction_id: s
     if item is None:
         raise kept_messages.no_item(queue, partition_id, transaction_id)
     return to_item(session, item, items.last_seq(session, partition_id))
-
-
-# --- attempts ------------------------------------------------------------------------------
-
-
-def list_attempts(
-    session: Session, queue: str | None, limit: int, after: str | None
-) -> Page[LoggedAttempt]:
-    last = paging.position(after, "attempts", int) or 0
-    queue_id = None if queue is None else session.queue(queue).id
-    condition = "" if queue_id is None else f"a.queue_id = {queue_id} and"
-    rows = session.db.execute(
-        f"{_ATTEMPTS} where {condition} a.id > ? order by a.id limit ?", (last, limit + 1)
-    ).fetchall()
-    found = paging.page(rows, limit, "attempts", lambda row: row[0])
-    attempts = [
-        LoggedAttempt(
-            item_id=message_id(row[1], row[2]), queue=row[3], **_attempt_fields(session, row)
-        )
-        for row in found.rows
-    ]
-    return Page(attempts, found.next)
-
-
-def _attempt_fields(session: Session, row: tuple[Any, ...]) -> dict[str, Any]:
-    _, _, _, queue, attempt, started, ended, outcome, consumer, error, sealed_result = row
-    result = sealing.open_result(sealed_result, session.cipher, queue)
-    return {
-        "attempt": attempt,
-        "started_at": Micros(started),
-        "ended_at": Micros(ended),
-        "outcome": AttemptOutcome(outcome),
-        "consumer": consumer,
-        "error": sealing.open_error(error, session.cipher, queue),
-        "raw_result": UNSET if result is None else Raw(result),
-    }
 
 
 # --- changing ------------------------------------------------------------------------------

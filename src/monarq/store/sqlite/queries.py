@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from monarq.crypto import Cipher
 from monarq.store.sqlite.session import Session
 
 T = TypeVar("T")
@@ -20,12 +21,22 @@ class SqliteQueries:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @property
+    def cipher(self) -> Cipher | None:
+        return self._session.cipher
+
     def now(self) -> int:
         return self._session.now
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Sequence[Any]]:
         named = {str(number): value for number, value in enumerate(args, 1)}
         return self._session.db.execute(_rendered(sql), named).fetchall()
+
+    def pushed_at(self, partition: str, seq: str) -> str:
+        return (
+            f"(select s.created_at from monarq.segments s where s.partition_id = {partition} "
+            f"and s.last_seq >= {seq} order by s.last_seq limit 1)"
+        )
 
 
 @lru_cache(maxsize=512)

@@ -13,14 +13,16 @@ from monarq.model import (
     Page,
     QueueFlow,
     SeekPreview,
-    Standing,
 )
 from monarq.operations.groups import Seek
 from monarq.store import paging, sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
-from monarq.store.sqlite import dead_letters, flows, item_calls, items, logs, standings
+from monarq.store.queries.logs import delivery
+from monarq.store.sqlite import dead_letters, flows, item_calls, items, standings
 from monarq.store.sqlite.calls import Calls
 from monarq.store.sqlite.items import WorkItem
+from monarq.store.sqlite.logs import DELIVERIES
+from monarq.store.sqlite.queries import SqliteQueries, finished
 from monarq.store.sqlite.session import Session
 
 _ERRORS = """
@@ -60,21 +62,6 @@ class WatchingCalls(Calls):
         self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
     ) -> Page[GroupFlow]:
         return await self._read(lambda session: flows.group_flows(session, queue, limit, after))
-
-    async def list_standings(
-        self, queue: str, group: str | None, *, limit: int = 100, after: str | None = None
-    ) -> Page[Standing]:
-        return await self._read(
-            lambda session: standings.list_standings(session, queue, group, limit, after)
-        )
-
-    async def standings_of(self, partition_id: int) -> dict[str, Standing]:
-        return await self._read(lambda session: standings.standings_of(session, partition_id))
-
-    async def list_failing(self, queue: str, group: str, *, limit: int = 100) -> list[Standing]:
-        return await self._read(
-            lambda session: standings.list_failing(session, queue, group, limit)
-        )
 
     async def deliveries_of(
         self, partition_id: int, seq: int, *, limit: int = 100
@@ -140,7 +127,12 @@ def _deliveries(session: Session, partition_id: int, seq: int, limit: int) -> li
             "limit": limit,
         },
     ).fetchall()
-    return [logs.get_delivery(session, number) for (number,) in rows]
+    db = SqliteQueries(session)
+    return [
+        delivery(db, row)
+        for (number,) in rows
+        for row in finished(db.fetch(f"{DELIVERIES} where d.id = $1", number))
+    ]
 
 
 def _errors(session: Session, which: DeadLetterFilter, limit: int) -> list[DeadLetterError]:
