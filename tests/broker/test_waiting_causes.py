@@ -153,6 +153,25 @@ async def test_what_is_delayed_behind_a_lease_is_delivered_on_time(
     assert payloads(await bounded(second)) == [b"2"]
 
 
+@pytest.mark.parametrize("option", ["delayedProcessing", "windowBuffer"])
+async def test_a_delay_that_is_switched_off_wakes(broker: Broker, option: str) -> None:
+    await broker.configure("q", options={option: 60})
+    waiting = wait_for(broker, "q", 60)
+    await parked(broker, 1)
+    await push(broker, "q", b"1")
+    await parked(broker, 1)
+    await broker.configure("q", options={option: 0})
+    assert payloads(await bounded(waiting)) == [b"1"]
+
+
+async def test_a_queue_that_gets_a_label_wakes_pops_by_this_label(broker: Broker) -> None:
+    await push(broker, "q", b"1")
+    waiting = wait_for(broker, None, 60, namespace="shop")
+    await parked(broker, 1)
+    await broker.configure("q", namespace="shop")
+    assert payloads(await bounded(waiting)) == [b"1"]
+
+
 async def test_a_window_that_closes_wakes(broker: Broker, clock: ManualClock) -> None:
     await broker.configure("q", options={"windowBuffer": 5})
     waiting = wait_for(broker, "q", 60, batch=10)
