@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from monarq.server.snapshot import Snapshot
 from monarq.server.watch.attention import Findings, attention
 from monarq.server.watch.overview import overview
 from monarq.server.watch.sampler import Sight
-from monarq.server.watch.snapshot import Snapshot, View
 from monarq.server.watch.topics import watch_overview
+from monarq.server.watch.views import View
 from monarq.wire.dashboard import Attention, OverviewSight
 from tests.server.application import Api
 from tests.server.board import BOARD, MINUTE, board, consume, fail
@@ -154,10 +155,10 @@ async def test_of_very_many_in_trouble_only_the_worst_are_put_into_words(
     view = (await memory_api.service.sampler.current(anew=True)).view
     [flow] = view.now.queues.values()
     queues = {
-        f"q{n}": msgspec.structs.replace(flow, queue=f"q{n}", pushed=n, paused=True)
+        f"q{n}": msgspec.structs.replace(flow, queue=f"q{n}", pushed=n, pending=n, paused=True)
         for n in range(1, 1001)
     }
-    queues["full"] = msgspec.structs.replace(flow, queue="full", pushed=5, max_size=5)
+    queues["full"] = msgspec.structs.replace(flow, queue="full", pushed=5, pending=5, max_size=5)
     made: list[str] = []
 
     def counted(**fields: Any) -> Attention:
@@ -165,7 +166,7 @@ async def test_of_very_many_in_trouble_only_the_worst_are_put_into_words(
         return Attention(**fields)
 
     monkeypatch.setattr("monarq.server.watch.attention.Attention", counted)
-    now = View(Snapshot(view.now.at, queues, {}))
+    now = View(Snapshot(view.now.at, queues, {}, view.now.at))
     told = attention(now, memory_api.broker.health(), Findings())
     worst = ["queue_full:full", *(f"queue_paused:q{n}" for n in range(1000, 951, -1))]
     assert [one.id for one in told] == worst

@@ -16,7 +16,7 @@ from tests.server.board import BOARD, MINUTE, board, consume
 
 
 async def test_minutes_that_were_noted_become_a_chart(api: Api) -> None:
-    history = History(lambda: api.broker.store, api.clock)
+    history = History(api.service.snapshots, lambda: api.broker.store, api.clock)
     api.clock.advance(MINUTE - api.clock.now() / SECOND % MINUTE)
     assert await history.note()
     for count in (60, 120, 0, 240):
@@ -42,8 +42,8 @@ async def test_minutes_that_were_noted_become_a_chart(api: Api) -> None:
 async def test_a_minute_is_noted_once_whoever_notes_it_and_an_idle_one_not_at_all(
     api: Api,
 ) -> None:
-    one = History(lambda: api.broker.store, api.clock)
-    two = History(lambda: api.broker.store, api.clock)
+    one = History(api.service.snapshots, lambda: api.broker.store, api.clock)
+    two = History(api.service.snapshots, lambda: api.broker.store, api.clock)
     api.clock.advance(3600 - api.clock.now() / SECOND % 3600 + MINUTE)
     assert await one.note()
     assert not await two.note()
@@ -64,7 +64,7 @@ async def test_a_record_that_is_no_hour_spoils_no_chart(memory_api: Api) -> None
     day = iso(api.clock.now())[:10]
     for key, value in ((f"{day}-what", b"{}"), (day, b"{}"), (f"{day}T00", b"[]")):
         await api.broker.store.put_record(HISTORY_KIND, key, value)
-    assert await History(lambda: api.broker.store, api.clock).note()
+    assert await History(api.service.snapshots, lambda: api.broker.store, api.clock).note()
     assert any(rate is not None for rate in (await board(api, "series?range=15m"))["pending"])
     assert await board(api, "system")
 

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from monarq.broker.broker import Broker
+from monarq.clock import SystemClock
 from monarq.config import Settings
 from monarq.model import Pop, Push, PushItem
 from monarq.server.metric_families import (
@@ -24,6 +25,7 @@ from monarq.server.metric_families import (
 )
 from monarq.server.metrics import Metrics
 from monarq.server.request_metrics import RequestMetrics
+from monarq.server.snapshot import Snapshots
 from monarq.server.worker_metrics import WorkerMetrics
 from monarq.store import open_store
 from tests.server.conftest import StartServer
@@ -139,9 +141,13 @@ def test_the_page_lists_every_metric_of_a_server(server: ServerProcess) -> None:
     assert told <= listed, f"docs/operations/monitoring.md lacks {sorted(told - listed)}"
 
 
+def metrics_of(broker: Broker) -> Metrics:
+    return Metrics(broker, Settings(), Snapshots(lambda: broker.store, SystemClock()))
+
+
 async def test_the_page_lists_nothing_that_does_not_exist(broker: Broker) -> None:
     listed = set(re.findall(r"^\| `(monarq_\w+)`", PAGE.read_text(), re.MULTILINE))
-    families = await Metrics(broker, Settings()).families()
+    families = await metrics_of(broker).families()
     told = {each.name + ("_total" if each.kind == "counter" else "") for each in families}
     elsewhere = {"monarq_peer_notices_total", "monarq_workers_unreachable_total"}
     elsewhere |= {name for name in listed if name.startswith("monarq_postgres_")}
@@ -221,7 +227,7 @@ async def test_metrics_of_one_process_come_from_its_broker(broker: Broker) -> No
     await broker.pop(Pop(queue="a"))
     waiting = asyncio.ensure_future(broker.submit_pop(Pop(queue="b"), 30))
     await asyncio.sleep(0)
-    metrics = Metrics(broker, Settings())
+    metrics = metrics_of(broker)
     while True:
         found = values(as_text(await metrics.families()).decode())
         if found["monarq_pops_parked{}"]:

@@ -1,11 +1,12 @@
 """Sums over all queues: current where they are cheap, and kept for a while where they are not."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from monarq.server import queue_totals
-from monarq.store.contract import Store
+from monarq.model import Page, QueueFlow
+from monarq.server import snapshot
 from tests.server.application import Api
 
 PATHS = (
@@ -26,26 +27,27 @@ async def test_sums_over_few_queues_are_always_current(api: Api) -> None:
 async def test_slow_sums_are_read_once_for_all_callers_and_kept_for_a_while(
     memory_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_totals, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(queue_totals, "LEAST_KEPT_SECONDS", 600.0)
-    monkeypatch.setattr(queue_totals, "MOST_KEPT_SECONDS", 600.0)
+    monkeypatch.setattr(snapshot, "SLOW_SECONDS", -1.0)
+    monkeypatch.setattr(snapshot, "KEPT_PER_READING", 1e9)
+    monkeypatch.setattr(snapshot, "MOST_KEPT_SECONDS", 600.0)
     loop = asyncio.get_running_loop()
     reads, later, time = 0, 0.0, loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + later)
-    read = queue_totals._queue_totals
+    read = memory_api.broker.store.queue_flows
 
-    async def counted(store: Store, **labels: str | None) -> queue_totals.Totals:
-        nonlocal reads
+    async def counted(**options: Any) -> Page[QueueFlow]:
+        nonlocal reads, later
         reads += 1
-        return await read(store, **labels)
+        later += 0.001
+        return await read(**options)
 
-    monkeypatch.setattr(queue_totals, "_queue_totals", counted)
+    monkeypatch.setattr(memory_api.broker.store, "queue_flows", counted, raising=False)
     await memory_api.push_payloads("q", 1)
     await asyncio.gather(*(memory_api.get(path) for path in PATHS * 5))
     assert reads == 1
     await memory_api.push_payloads("r", 1)
     assert (await memory_api.get(PATHS[0])).json["queueCount"] == 1
-    later = 700.0
+    later += 700.0
     assert (await memory_api.get(PATHS[0])).json["queueCount"] == 2
     assert reads == 2
 
@@ -53,7 +55,7 @@ async def test_slow_sums_are_read_once_for_all_callers_and_kept_for_a_while(
 async def test_sums_of_other_labels_are_kept_apart(
     memory_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_totals, "SLOW_SECONDS", -1.0)
+    monkeypatch.setattr(snapshot, "SLOW_SECONDS", -1.0)
     await memory_api.push({"queue": "q", "payload": 1, "namespace": "a"})
     await memory_api.push({"queue": "r", "payload": 1, "namespace": "b"})
     for _ in range(2):

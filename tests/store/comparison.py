@@ -39,7 +39,7 @@ from monarq.store.contract import Outcome
 from tests.store.reference import Reference
 from tests.store.reference_core import LifecyclePace
 from tests.store.reference_state import CursorState, Partition, WorkItem
-from tests.store.sight import Sight, look
+from tests.store.sight import Sight, described, look
 from tests.store.translation import Ids, ignore_own_words, plain, short, to_store
 
 T = TypeVar("T")
@@ -250,6 +250,8 @@ class SideBySide:
             self._same(f"next of {name}", sight.next_items[name], model.next_items(name))
             self._same_attempts(name, sight.attempts[name])
         self._same("groups", sight.groups, model.list_groups())
+        flows = sorted(map(described, sight.flows))
+        self._same("flows", flows, sorted(map(described, sight.queues)))
 
     def _compare_dead_letters(self, sight: Sight) -> None:
         """In whatever order those died that time has killed together."""

@@ -13,6 +13,8 @@ from monarq.model import (
     Item,
     LoggedAttempt,
     PartitionRange,
+    QueueCounts,
+    QueueFlow,
     QueueInfo,
     QueueKind,
     StoredMessage,
@@ -25,6 +27,7 @@ from tests.store.scenarios import every
 @dataclass
 class Sight:
     queues: list[QueueInfo]
+    flows: list[QueueFlow] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
 
@@ -48,6 +51,7 @@ async def look(store: Store) -> Sight:
     async def read_all(name: str, call: Callable[..., Awaitable[Any]], *args: Any) -> None:
         setattr(sight, name, await every(call, *args))
 
+    reads.append(read_all("flows", store.queue_flows))
     reads.append(read_all("dead_letters", store.list_dead_letters, DeadLetterFilter()))
     for queue in sight.queues:
         name = queue.name
@@ -63,3 +67,13 @@ async def look(store: Store) -> Sight:
         reads.append(read(sight.cursors, key, every(store.list_cursors, *key)))
     await asyncio.gather(*reads)
     return sight
+
+
+def described(queue: QueueFlow | QueueInfo) -> tuple[Any, ...]:
+    """What `queue_flows` and `list_queues` both tell of a queue."""
+    if isinstance(queue, QueueFlow):
+        name, counts = queue.queue, queue
+    else:
+        name, counts = queue.name, queue.counts
+    labels = (queue.kind, queue.namespace, queue.task, queue.paused, queue.partitions)
+    return (name, *labels, *(getattr(counts, field) for field in QueueCounts.__struct_fields__))

@@ -139,7 +139,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "log_end": {"table": "deliveries"},
     "set_archived": {"queue": "q", "positions": {1: 1}},
     "archived": {"queue": "q"},
-    "queue_flows": {"queue": "q", "limit": 1, "after": None},
+    "queue_flows": {"queue": "q", "namespace": "n", "task": "t", "limit": 1, "after": None},
     "group_flows": {"queue": "q", "limit": 1, "after": None},
     "list_standings": {"queue": "q", "group": "g", "limit": 1, "after": None},
     "standings_of": {"partition_id": 1},

@@ -1,5 +1,7 @@
 """What a store tells those who watch it agrees with what it does, on every store."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -19,6 +21,7 @@ from tests.store.scenarios import (
     every,
     stats,
 )
+from tests.store.sight import described
 
 pytestmark = pytest.mark.smoke
 
@@ -44,12 +47,7 @@ async def test_the_flows_of_queues_are_their_counters_page_by_page(store: Store)
         flows = {flow.queue: flow for flow in await every(store.queue_flows, limit=limit)}
         assert set(flows) == {"q0", "q1", "q2", "q3", "q4", "w"}
         for name, flow in flows.items():
-            queue = await store.get_queue(name)
-            told = queue.counts
-            assert (flow.kind, flow.partitions, flow.pushed, flow.stored) == (
-                queue.kind, queue.partitions, told.pushed, told.stored)  # fmt: skip
-            assert (flow.completed, flow.failed, flow.dead, flow.dead_letters) == (
-                told.completed, told.failed, told.dead, told.dead_letters)  # fmt: skip
+            assert described(flow) == described(await store.get_queue(name))
         assert [name for name, flow in flows.items() if flow.paused] == ["q1"]
         assert {name: flow.dead_queue for name, flow in flows.items() if flow.dead_queue} == {
             "q2": "q4"}  # fmt: skip
@@ -57,6 +55,22 @@ async def test_the_flows_of_queues_are_their_counters_page_by_page(store: Store)
     [one] = (await store.queue_flows(queue="q3")).rows
     assert one == flows["q3"]
     assert (await store.queue_flows(queue="none")).rows == []
+
+
+async def test_the_flows_of_queues_with_labels_are_read_by_themselves(store: Store) -> None:
+    for name, labels in {"a": ("x", "s"), "b": ("x", "t"), "c": ("y", "t"), "d": ("", "")}.items():
+        await store.configure(name, namespace=labels[0], task=labels[1])
+
+    async def names(**labels: str) -> list[str]:
+        flows = await every(partial(store.queue_flows, **labels), limit=1)
+        return sorted(flow.queue for flow in flows)
+
+    assert await names(namespace="x") == ["a", "b"]
+    assert await names(task="t") == ["b", "c"]
+    assert await names(namespace="x", task="t") == ["b"]
+    assert await names(namespace="x", queue="c") == []
+    assert await names(namespace="z") == []
+    assert await names() == ["a", "b", "c", "d"]
 
 
 async def test_the_flows_of_groups_are_their_lag(store: Store, clock: ManualClock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from monarq.clock import SECOND
 from monarq.model.queue_options import QueueKind
 
 
@@ -32,10 +33,26 @@ class QueueFlow(Struct, frozen=True, kw_only=True, gc=False):
     done: int
     cancelled: int
     dead_items: int
+    pending: int
+    """As in `QueueStats`."""
 
     @property
     def stored(self) -> int:
         return self.pushed - self.removed
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Items by state; empty for ordered queues."""
+        if self.kind is not QueueKind.WORK:
+            return {}
+        return {
+            "scheduled": self.scheduled,
+            "ready": self.ready,
+            "leased": self.leased,
+            "done": self.done,
+            "dead": self.dead_items,
+            "cancelled": self.cancelled,
+        }
 
 
 class GroupFlow(Struct, frozen=True, kw_only=True, gc=False):
@@ -52,6 +69,12 @@ class GroupFlow(Struct, frozen=True, kw_only=True, gc=False):
     completed: int
     failed: int
     dead: int
+
+    def lag_seconds(self, now: int) -> float:
+        """Return the age of the oldest message before the group; 0 if there is none."""
+        if self.oldest_at is None or not self.lag:
+            return 0.0
+        return max(0, now - self.oldest_at) / SECOND
 
 
 class Standing(Struct, frozen=True, kw_only=True, gc=False):

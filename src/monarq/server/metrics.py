@@ -12,6 +12,7 @@ from monarq.server.http import Counters
 from monarq.server.metric_families import Family, added_up, counter
 from monarq.server.process_metrics import process_families
 from monarq.server.request_metrics import RequestMetrics
+from monarq.server.snapshot import Snapshots
 from monarq.server.store_metrics import StoreMetrics
 from monarq.server.worker_metrics import WorkerMetrics
 
@@ -20,11 +21,11 @@ class Metrics:
     """One a process. `requests` is told of every answer; `connections` counts what the HTTP
     endpoint that it is given to does."""
 
-    def __init__(self, broker: Broker, settings: Settings) -> None:
+    def __init__(self, broker: Broker, settings: Settings, snapshots: Snapshots) -> None:
         self.requests = RequestMetrics()
         self.connections = Counters()
         self._broker = broker
-        self._store = StoreMetrics(lambda: broker.store, settings.metrics_queue_labels)
+        self._store = StoreMetrics(snapshots, lambda: broker.store, settings.metrics_queue_labels)
         self._workers: WorkerMetrics | None = None
 
     async def join(self, directory: Path, worker: int) -> None:

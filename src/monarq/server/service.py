@@ -11,9 +11,9 @@ from monarq.places import is_postgres, store_address
 from monarq.server.export_slots import ExportSlots
 from monarq.server.local_callers import LocalCallers
 from monarq.server.metrics import Metrics
-from monarq.server.queue_totals import TotalsReader
 from monarq.server.sessions import Sessions
 from monarq.server.slow_requests import SlowRequests
+from monarq.server.snapshot import Snapshots
 from monarq.server.watch.sampler import Sampler, Sight
 from monarq.server.watch.streams import Streams
 from monarq.wire.dashboard import OverviewSight
@@ -29,9 +29,9 @@ class Service:
     version: str
     clock: Clock = field(default_factory=SystemClock)
     export_slots: ExportSlots = field(default_factory=ExportSlots)
+    snapshots: Snapshots = field(init=False)
     metrics: Metrics = field(init=False)
     sampler: Sampler = field(init=False)
-    totals: TotalsReader = field(init=False)
     streams: Streams = field(init=False)
     slow: SlowRequests = field(init=False)
     sessions: Sessions | None = None
@@ -42,9 +42,9 @@ class Service:
     """The latest that was told to those who watch, and what it was made of."""
 
     def __post_init__(self) -> None:
-        self.metrics = Metrics(self.broker, self.settings)
-        self.sampler = Sampler(self.broker, self.clock)
-        self.totals = TotalsReader(lambda: self.broker.store)
+        self.snapshots = Snapshots(lambda: self.broker.store, self.clock)
+        self.metrics = Metrics(self.broker, self.settings, self.snapshots)
+        self.sampler = Sampler(self.broker, self.snapshots)
         self.streams = Streams()
         self.slow = SlowRequests(self.clock)
 

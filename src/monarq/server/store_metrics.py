@@ -1,9 +1,9 @@
 """What the store holds, for the metrics: depth and lag by queue and group.
 
-Read at most every few seconds however often it is asked for, in pages, and never by two at once.
-So that a store with very many queues does not make as many labels, only so many have their own:
-the largest when first seen. The others are one, `other`. Who is what stays so while the queue
-lives: a counter that moved between the two would look as if it had been reset.
+Made of the snapshot of counters, which is at most `CACHE_SECONDS` old however often the metrics are
+scraped. A store with very many queues does not make as many labels: only so many queues have their
+own, the largest when first seen. The others are one, `other`. Which queue has a label stays so
+while the queue lives: a counter that moved between the two would look as if it had been reset.
 """
 
 from __future__ import annotations
@@ -11,33 +11,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from monarq.clock import SECOND, SystemClock
 from monarq.errors import MonarqError, NotFoundError
-from monarq.model import Group, Page, QueueInfo, QueueKind
+from monarq.model import GroupFlow, QueueFlow, QueueKind
 from monarq.server.metric_families import Family, Labels, counter, gauge
+from monarq.server.snapshot import GroupCounters, QueueCounters, Snapshots, off_loop
 from monarq.store.contract import Store
 
 logger = logging.getLogger("monarq.metrics")
 
 CACHE_SECONDS = 5.0
-PAGE = 1000
-MOST_PAGES = 50
 PATIENCE_SECONDS = 2.0
 MOST_WORK_QUEUES = 50
 """Of which the next item's age is asked for, those with most to do."""
 OTHER = "other"
 _AGE = "How long ago the store was asked for what is told of it"
 
-T = TypeVar("T")
-
 
 class StoreMetrics:
-    def __init__(self, store: Callable[[], Store], queue_labels: int) -> None:
+    def __init__(self, snapshots: Snapshots, store: Callable[[], Store], queue_labels: int) -> None:
         """`store` may raise a `MonarqError` while there is none."""
+        self._snapshots = snapshots
         self._store = store
         self._limit = queue_labels
         self._own: set[str] = set()
@@ -49,7 +46,8 @@ class StoreMetrics:
     async def families(self) -> list[Family]:
         """As they were read last, a few seconds ago; older ones only while the store is slow to
         answer, and none while it is down."""
-        if time.monotonic() - self._read_at >= CACHE_SECONDS:
+        now = asyncio.get_running_loop().time
+        if now() - self._read_at >= CACHE_SECONDS:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
             done, _ = await asyncio.wait({self._reading}, timeout=PATIENCE_SECONDS)
@@ -57,7 +55,7 @@ class StoreMetrics:
                 reading.result()
         if not self._families:
             return []
-        age = time.monotonic() - self._read_at
+        age = now() - self._read_at
         return [*self._families, gauge("monarq_store_metrics_age_seconds", _AGE, [((), age)])]
 
     async def close(self) -> None:
@@ -66,49 +64,63 @@ class StoreMetrics:
             await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
+        snapshots = self._snapshots
+        parts = (snapshots.queues, snapshots.groups, snapshots.figures)
         try:
-            store = self._store()
-            queues = await _all(lambda after: store.list_queues(limit=PAGE, after=after))
-            groups = await _all(lambda after: store.list_groups(limit=PAGE, after=after))
-            ages = await _ages(store, queues)
-            figures = await store.health_figures()
+            queues = await snapshots.queues.get(CACHE_SECONDS)
+            groups = await snapshots.groups.get(CACHE_SECONDS)
+            figures = await snapshots.figures.get(CACHE_SECONDS)
+            ages = await _ages(self._store(), _by_name(queues))
         except MonarqError as error:
             logger.debug("no metrics of the store: %s", error)
             self._families = []
+            self._read_at = asyncio.get_running_loop().time()
         else:
-            self._families = [*self._of_queues(queues), *self._of_groups(groups), *_of(figures)]
-            self._families.append(
-                gauge(
-                    "monarq_queue_next_item_age_seconds",
-                    "Age of the item that is next in a work queue",
-                    _largest((self._label(queue), age) for queue, age in ages),
-                    ("queue",),
-                )
+            self._families = await off_loop(
+                len(queues.flows), lambda: self._made(queues, groups, ages, figures)
             )
-        finally:
-            self._read_at = time.monotonic()
+            self._read_at = min(part.read_at for part in parts)
 
-    def _of_queues(self, queues: list[QueueInfo]) -> list[Family]:
+    def _made(
+        self,
+        queues: QueueCounters,
+        groups: GroupCounters,
+        ages: list[tuple[str, float]],
+        figures: Mapping[str, Any],
+    ) -> list[Family]:
+        return [
+            *self._of_queues(_by_name(queues)),
+            *self._of_groups(groups),
+            *_of(figures),
+            gauge(
+                "monarq_queue_next_item_age_seconds",
+                "Age of the item that is next in a work queue",
+                _largest((self._label(queue), age) for queue, age in ages),
+                ("queue",),
+            ),
+        ]
+
+    def _of_queues(self, queues: list[QueueFlow]) -> list[Family]:
         self._choose(queues)
-        kinds = [(queue, (self._label(queue.name), queue.kind.value)) for queue in queues]
+        kinds = [(queue, (self._label(queue.queue), queue.kind.value)) for queue in queues]
         own = [labels for _, labels in kinds if labels[0] != OTHER]
         families = [
             gauge(
                 "monarq_queue_pending",
                 "Messages or items that are not done, for the group furthest behind",
-                _summed((labels, queue.counts.pending) for queue, labels in kinds),
+                _summed((labels, queue.pending) for queue, labels in kinds),
                 ("queue", "kind"),
             ),
             gauge(
                 "monarq_queue_stored",
                 "Messages or items that are kept",
-                _summed((labels, queue.counts.stored) for queue, labels in kinds),
+                _summed((labels, queue.stored) for queue, labels in kinds),
                 ("queue", "kind"),
             ),
             gauge(
                 "monarq_queue_dead_letters",
                 "Dead letters that are kept",
-                _summed((labels, queue.counts.dead_letters) for queue, labels in kinds),
+                _summed((labels, queue.dead_letters) for queue, labels in kinds),
                 ("queue", "kind"),
             ),
             gauge(
@@ -124,7 +136,7 @@ class StoreMetrics:
                     ((labels[0], state), count)
                     for queue, labels in kinds
                     if queue.kind is QueueKind.WORK
-                    for state, count in queue.counts.states.items()
+                    for state, count in queue.states.items()
                 ),
                 ("queue", "state"),
             ),
@@ -137,21 +149,23 @@ class StoreMetrics:
             ("failed", "Deliveries that failed"),
             ("dead", "Messages or items that died"),
         ):
-            values = _summed((labels, getattr(queue.counts, name)) for queue, labels in kinds)
+            values = _summed((labels, getattr(queue, name)) for queue, labels in kinds)
             families.append(counter(f"monarq_queue_{name}", text, values, ("queue", "kind")))
         return families
 
-    def _of_groups(self, groups: list[Group]) -> list[Family]:
+    def _of_groups(self, counters: GroupCounters) -> list[Family]:
+        groups = [group for named in counters.flows.values() for group in named.values()]
+        groups.sort(key=lambda group: (group.queue, group.group))
         # A queue with very many groups is no better than very many queues.
         chosen = {
-            (group.queue, group.name)
+            (group.queue, group.group)
             for group in sorted(groups, key=_place)[: self._limit]
             if self._label(group.queue) != OTHER
         }
         rows = [
             (
-                (group.queue, group.name)
-                if (group.queue, group.name) in chosen
+                (group.queue, group.group)
+                if (group.queue, group.group) in chosen
                 else (OTHER, OTHER),
                 group,
             )
@@ -159,7 +173,8 @@ class StoreMetrics:
         ]
         oldest: dict[Labels, float] = {}
         for labels, group in rows:
-            oldest[labels] = max(oldest.get(labels, 0.0), group.lag_seconds)
+            seconds = group.lag_seconds(counters.at)
+            oldest[labels] = max(oldest.get(labels, 0.0), seconds)
         return [
             gauge(
                 "monarq_group_lag",
@@ -175,43 +190,34 @@ class StoreMetrics:
             ),
         ]
 
-    def _choose(self, queues: list[QueueInfo]) -> None:
-        names = {queue.name for queue in queues}
+    def _choose(self, queues: list[QueueFlow]) -> None:
+        names = {queue.queue for queue in queues}
         self._own &= names
         self._seen &= names
-        new = [queue for queue in queues if queue.name not in self._seen]
-        new.sort(key=lambda queue: (-queue.counts.pending, -queue.counts.pushed, queue.name))
+        new = [queue for queue in queues if queue.queue not in self._seen]
+        new.sort(key=lambda queue: (-queue.pending, -queue.pushed, queue.queue))
         room = max(0, self._limit - len(self._own))
-        self._own.update(queue.name for queue in new[:room])
+        self._own.update(queue.queue for queue in new[:room])
         self._seen = names
 
     def _label(self, queue: str) -> str:
         return queue if queue in self._own else OTHER
 
 
-async def _all(page: Callable[[str | None], Awaitable[Page[T]]]) -> list[T]:
-    """All rows, or as many as the most pages hold."""
-    rows: list[T] = []
-    after = None
-    for _ in range(MOST_PAGES):
-        found = await page(after)
-        rows += found.rows
-        after = found.next
-        if after is None:
-            break
-    return rows
+def _by_name(queues: QueueCounters) -> list[QueueFlow]:
+    return sorted(queues.flows.values(), key=lambda flow: flow.queue)
 
 
-async def _ages(store: Store, queues: list[QueueInfo]) -> list[tuple[str, float]]:
-    """How old the next item is of the work queues that have one."""
-    busy = [queue for queue in queues if queue.kind is QueueKind.WORK and queue.counts.pending]
-    busy.sort(key=lambda queue: -queue.counts.pending)
+async def _ages(store: Store, queues: list[QueueFlow]) -> list[tuple[str, float]]:
+    """Return the age of the next item of the work queues that have one."""
+    busy = [flow for flow in queues if flow.kind is QueueKind.WORK and flow.pending]
+    busy.sort(key=lambda flow: -flow.pending)
     now = SystemClock().now()
     ages: list[tuple[str, float]] = []
-    for queue in busy[:MOST_WORK_QUEUES]:
+    for flow in busy[:MOST_WORK_QUEUES]:
         with contextlib.suppress(NotFoundError):  # deleted meanwhile
-            page = await store.list_items(queue.name, order="next", limit=1)
-            ages += [(queue.name, max((now - item.created_at) / SECOND, 0.0)) for item in page.rows]
+            page = await store.list_items(flow.queue, order="next", limit=1)
+            ages += [(flow.queue, max((now - item.created_at) / SECOND, 0.0)) for item in page.rows]
     return ages
 
 
@@ -229,8 +235,8 @@ def _summed(values: Iterable[tuple[Labels, float]]) -> list[tuple[Labels, float]
     return list(sums.items())
 
 
-def _place(group: Group) -> tuple[int, str, str]:
-    return group.created_at, group.queue, group.name
+def _place(group: GroupFlow) -> tuple[int, str, str]:
+    return group.created_at, group.queue, group.group
 
 
 def _of(figures: Mapping[str, Any]) -> list[Family]:

@@ -136,8 +136,10 @@ class Worker:
             authenticate = service.sessions.authenticate
             settling = asyncio.create_task(settle(lambda: broker.store, key))
             stack.push_async_callback(_cancelled, settling)
+        stack.push_async_callback(service.snapshots.close)
         stack.push_async_callback(service.sampler.close)
-        keeping = asyncio.create_task(History(lambda: broker.store, service.clock).keep())
+        history = History(service.snapshots, lambda: broker.store, service.clock)
+        keeping = asyncio.create_task(history.keep())
         stack.push_async_callback(_cancelled, keeping)
         self._streams = service.streams
         metrics = service.metrics

@@ -222,7 +222,7 @@ def retention(service: Service, request: Request) -> Response:
 
 
 async def store_stats(service: Service, request: Request) -> Response:
-    figures = await service.broker.store.health_figures()
+    figures = await service.snapshots.figures.get()
     return json_answer(
         StoreStatsAnswer(
             available=figures["store"] == "postgresql",

@@ -103,7 +103,7 @@ async def get_system(service: Service, request: Request) -> Response:
             ),
             store=StoreSight(
                 kind="postgresql" if service.is_postgres else "sqlite",
-                figures=await store.health_figures(),
+                figures=await service.snapshots.figures.get(),
             ),
             calls=[_call(name, one) for name, one in service.broker.measures.calls().items()],
             slow=service.slow.newest(),

@@ -19,7 +19,7 @@ from monarq.server.exchange import Request, Response
 from monarq.server.parameters import path_name
 from monarq.server.routing import Route
 from monarq.server.service import Service
-from monarq.server.watch.snapshot import View
+from monarq.server.watch.views import View
 from monarq.store.contract import Store
 from monarq.times import iso, iso_or_none
 from monarq.wire.groups import SeekPreviewAnswer

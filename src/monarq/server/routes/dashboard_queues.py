@@ -20,7 +20,7 @@ from monarq.server.watch.partitions import (
     read_standings,
     sort_key,
 )
-from monarq.server.watch.snapshot import View
+from monarq.server.watch.views import View
 from monarq.server.watch.wording import plural
 from monarq.times import iso
 from monarq.wire.watching import (
@@ -71,7 +71,7 @@ async def list_queues(service: Service, request: Request) -> Response:
 def _key(view: View, sort: str) -> Callable[[QueueFlow], float] | None:
     """None for the name."""
     keys: dict[str, Callable[[QueueFlow], float]] = {
-        "pending": view.pending,
+        "pending": lambda flow: flow.pending,
         "lagSeconds": lambda flow: view.lag_seconds(view.slowest(flow.queue)),
         "in": lambda flow: view.queue_rates(flow)[0],
         "out": lambda flow: view.queue_rates(flow)[1],

@@ -74,7 +74,7 @@ async def _depth_of_group(
 
 
 async def overview(service: Service, request: Request) -> Response:
-    totals = await service.totals.read()
+    totals = await service.snapshots.totals()
     return json_answer(
         OverviewAnswer(
             queues=totals.queues,
@@ -91,7 +91,7 @@ async def overview(service: Service, request: Request) -> Response:
 
 
 async def namespaces(service: Service, request: Request) -> Response:
-    totals = await service.totals.read()
+    totals = await service.snapshots.totals()
     query: PageQuery = request.query
     page = _label_page(totals.namespaces, query)
     return json_answer(
@@ -100,7 +100,7 @@ async def namespaces(service: Service, request: Request) -> Response:
 
 
 async def tasks(service: Service, request: Request) -> Response:
-    totals = await service.totals.read()
+    totals = await service.snapshots.totals()
     query: PageQuery = request.query
     page = _label_page(totals.tasks, query)
     return json_answer(TasksAnswer(tasks=page.rows, total=len(totals.tasks), **paged(query, page)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from monarq.errors import NotFoundError
 from monarq.health import Health, State
-from monarq.model import QueueInfo
+from monarq.model import QueueFlow, QueueInfo
 from monarq.operations.http import input_type
 from monarq.operations.operation import Role
 from monarq.operations.queues import ListQueues
@@ -14,7 +15,7 @@ from monarq.server.buffer_rows import buffer_answer
 from monarq.server.exchange import Request, Response
 from monarq.server.paging import paged
 from monarq.server.parameters import path_name
-from monarq.server.queue_totals import Totals
+from monarq.server.queue_totals import Totals, add_up
 from monarq.server.routing import Route
 from monarq.server.service import Service
 from monarq.times import iso
@@ -82,30 +83,29 @@ async def _queues(service: Service, query: StatusQuery) -> tuple[Totals, list[St
     """Return the sums over all queues that the query asks for, and the first of them."""
     namespace, task = query.namespace, query.task
     if query.queue is None:
-        totals = await service.totals.read(namespace=namespace, task=task)
-        return totals, list(map(_status_row, totals.first))
-    store = service.broker.store
-    totals, rows = Totals(), []
-    queue = await store.get_queue(query.queue)
-    if namespace in (None, queue.namespace) and task in (None, queue.task):
-        totals.add(queue)
-        rows.append(_status_row(queue))
-    return totals, rows
+        totals = await service.snapshots.totals(namespace, task)
+        return totals, [_status_row(flow) for flow in totals.first]
+    found = (await service.broker.store.queue_flows(queue=query.queue)).rows
+    if not found:
+        raise NotFoundError(f"there is no queue {query.queue!r}")
+    flows = [
+        flow for flow in found if namespace in (None, flow.namespace) and task in (None, flow.task)
+    ]
+    return add_up(flows), [_status_row(flow) for flow in flows]
 
 
-def _status_row(queue: QueueInfo) -> StatusQueueRow:
-    counts = queue.counts
+def _status_row(flow: QueueFlow) -> StatusQueueRow:
     return StatusQueueRow(
-        id=str(queue.id),
-        name=queue.name,
-        namespace=queue.namespace,
-        task=queue.task,
-        partitions=queue.partitions,
-        total_consumed=counts.completed,
-        pending=counts.pending,
-        completed=counts.completed,
-        failed=counts.failed,
-        dlq=counts.dead_letters,
+        id=str(flow.queue_id),
+        name=flow.queue,
+        namespace=flow.namespace,
+        task=flow.task,
+        partitions=flow.partitions,
+        total_consumed=flow.completed,
+        pending=flow.pending,
+        completed=flow.completed,
+        failed=flow.failed,
+        dlq=flow.dead_letters,
     )
 
 

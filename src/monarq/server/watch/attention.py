@@ -12,7 +12,7 @@ from typing import Literal
 
 from monarq.health import BufferHealth, Health
 from monarq.model import GroupFlow, QueueFlow, QueueKind, Standing
-from monarq.server.watch.snapshot import BEHIND_SECONDS, View
+from monarq.server.watch.views import BEHIND_SECONDS, View
 from monarq.server.watch.wording import duration, number, plural
 from monarq.times import iso
 from monarq.wire.dashboard import Attention, WorkerLine
@@ -221,7 +221,7 @@ def _of_queues(view: View, findings: Findings) -> Iterator[Weighed]:
                 flow,
                 rate,
             )
-        pending = view.pending(flow)
+        pending = flow.pending
         if not pending:
             continue
         if flow.max_size and pending >= 0.9 * flow.max_size:

@@ -22,8 +22,9 @@ from monarq.errors import MonarqError, NotFoundError
 from monarq.model.pages import walk
 from monarq.operations.records import HISTORY_KIND
 from monarq.record_values import decode_value
+from monarq.server.snapshot import Snapshots
 from monarq.server.watch.percentiles import of_latencies
-from monarq.server.watch.snapshot import View, read_snapshot
+from monarq.server.watch.views import View
 from monarq.store.contract import Store
 
 logger = logging.getLogger("monarq.watch")
@@ -56,8 +57,9 @@ class Hour(Struct):
 class History:
     """`keep` runs beside the broker, one a process."""
 
-    def __init__(self, store: Callable[[], Store], clock: Clock) -> None:
+    def __init__(self, snapshots: Snapshots, store: Callable[[], Store], clock: Clock) -> None:
         """`store` may raise a `MonarqError` while there is none."""
+        self._snapshots = snapshots
         self._store = store
         self._clock = clock
         self._last: Slot | None = None
@@ -83,7 +85,7 @@ class History:
         if minute in hour.slots:
             self._last = hour.slots[minute]
             return False
-        slot = await _measure(store, begin, end, self._clock.now)
+        slot = await _measure(store, self._snapshots, begin, end)
         last, self._last = self._last, slot
         # A database grows and shrinks a little by itself.
         if last is not None and hour.slots and slot == replace(last, store_bytes=slot.store_bytes):
@@ -107,17 +109,17 @@ async def _read(store: Store, key: str) -> Hour:
     return decode_value(record, Hour) or Hour(slots={})
 
 
-async def _measure(store: Store, begin: int, end: int, now: Callable[[], int]) -> Slot:
-    view = View(await read_snapshot(store, now))
+async def _measure(store: Store, snapshots: Snapshots, begin: int, end: int) -> Slot:
+    view = View(await snapshots.read(anew=True))
     flows = view.now.queues.values()
     groups = [group for named in view.now.groups.values() for group in named.values()]
-    figures = await store.health_figures()
+    figures = await snapshots.figures.get()
     return Slot(
         pushed=sum(flow.pushed for flow in flows),
         completed=sum(flow.completed for flow in flows),
         failed=sum(flow.failed for flow in flows),
         dead=sum(flow.dead for flow in flows),
-        pending=sum(map(view.pending, flows)),
+        pending=sum(flow.pending for flow in flows),
         lag_seconds=max(map(view.lag_seconds, groups), default=0.0),
         percentiles=of_latencies(await store.latencies(begin, end - 1, samples=_SAMPLES)),
         store_bytes=int(figures["databaseBytes"]),

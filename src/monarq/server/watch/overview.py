@@ -7,7 +7,7 @@ from monarq.server.buffer_rows import buffer_answer
 from monarq.server.watch.attention import attention
 from monarq.server.watch.percentiles import of_latencies
 from monarq.server.watch.sampler import Sight
-from monarq.server.watch.snapshot import BEHIND_SECONDS, View
+from monarq.server.watch.views import BEHIND_SECONDS, View
 from monarq.server.watch.workers import count_workers
 from monarq.times import iso
 from monarq.wire.dashboard import (
@@ -71,7 +71,7 @@ def _totals(view: View) -> TotalsSight:
         partitions=sum(flow.partitions for flow in flows),
         groups=view.now.group_count(),
         stored=sum(flow.stored for flow in flows),
-        pending=sum(map(view.pending, flows)),
+        pending=sum(flow.pending for flow in flows),
         dead_letters=sum(flow.dead_letters for flow in flows),
         pushed=sum(flow.pushed for flow in flows),
         completed=sum(flow.completed for flow in flows),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from monarq.clock import SECOND
 from monarq.errors import ConflictError
 from monarq.model import QueueKind, Standing
-from monarq.server.watch.snapshot import View
+from monarq.server.watch.views import View
 from monarq.store.contract import Store
 from monarq.times import iso, iso_or_none
 from monarq.wire.watching import (

@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 
 from monarq.broker.broker import Broker
-from monarq.clock import SECOND, Clock
+from monarq.clock import SECOND
 from monarq.errors import MonarqError
 from monarq.model import Latency, QueueKind
 from monarq.record_values import decode_value
 from monarq.server.paging import few_records
+from monarq.server.snapshot import EMPTY, Snapshots
 from monarq.server.watch.attention import Findings
-from monarq.server.watch.snapshot import EMPTY, View, next_view, read_snapshot
+from monarq.server.watch.views import View, next_view
 from monarq.server.watch.workers import read_workers
 from monarq.store.contract import Store
 
@@ -33,9 +34,9 @@ INTERVAL_SECONDS = 2.0
 IDLE_INTERVAL_SECONDS = 5.0
 """Between looks, while nothing changes."""
 FRESH_SECONDS = 0.5
-"""How old what is told may be, while nobody watches."""
+"""The greatest age of the counters, while no page watches."""
 MOST_OF_TIME = 0.1
-"""The part of the time that looking may take."""
+"""The part of the time that looking may take while pages watch."""
 LONGEST_SECONDS = 8.0
 """Between looks, also where each takes long: the machine may only be busy with something else."""
 RATE_WINDOW = 6 * SECOND
@@ -61,31 +62,27 @@ class Sight:
 
 
 class Sampler:
-    def __init__(self, broker: Broker, clock: Clock) -> None:
+    def __init__(self, broker: Broker, snapshots: Snapshots) -> None:
         self._broker = broker
-        self._clock = clock
+        self._snapshots = snapshots
         self.sight = Sight()
         self.watchers = 0
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._read_at = float("-inf")
         self._took = 0.0
         self._findings_at = float("-inf")
-        self._figures_at = float("-inf")
-        self._oldest_transaction = 0.0
 
     # --- for those who ask -------------------------------------------------------------------
 
     async def current(self, *, anew: bool = False) -> Sight:
         """What was seen last, if that was lately; otherwise, or `anew`, it is looked at now."""
         async with self._reading:
-            age = self._now() - self._read_at
-            if anew or age > max(FRESH_SECONDS, self._pause()):
-                await self._look()
-                if not self.sight.view.before.at and self._took < _FIRST_LOOK_SECONDS:
-                    await asyncio.sleep(_FIRST_LOOK_SECONDS)
-                    await self._look()
+            looked = await self._look(anew=anew)
+            is_first = looked and not self.sight.view.before.at
+            if is_first and self._took < _FIRST_LOOK_SECONDS:
+                await asyncio.sleep(_FIRST_LOOK_SECONDS)
+                await self._look(anew=True)
         return self.sight
 
     @contextlib.asynccontextmanager
@@ -122,7 +119,7 @@ class Sampler:
             version = self.sight.view.version
             try:
                 async with self._reading:
-                    await self._look()
+                    await self._look(anew=True)
             except MonarqError as error:
                 logger.debug("nothing to see: %s", error)
                 self._see_nothing()
@@ -136,13 +133,16 @@ class Sampler:
             await asyncio.sleep(max(interval, self._pause()))
 
     def _pause(self) -> float:
-        """How long the store is left alone, for what the last look took."""
+        """Return the seconds between two looks while pages watch, for what the last one took."""
         return min(self._took / MOST_OF_TIME, LONGEST_SECONDS)
 
-    async def _look(self) -> None:
+    async def _look(self, *, anew: bool) -> bool:
+        """Return whether there was something new to see."""
         begin = self._now()
         store = self._broker.store
-        now = await read_snapshot(store, self._clock.now)
+        now, last = await self._snapshots.read(FRESH_SECONDS, anew=anew), self.sight.view.now
+        if now.queues is last.queues and now.groups is last.groups:
+            return False
         view = next_view(self.sight.view, now, RATE_WINDOW)
         sight = dataclasses.replace(self.sight, view=view)
         if begin - self._findings_at >= _FINDINGS_SECONDS:
@@ -150,18 +150,17 @@ class Sampler:
             sight.latencies = await store.latencies(now.at - LATENCY_WINDOW, now.at, samples=300)
             sight.findings.failed_runs, sight.pipeline_mark = await _runs(store)
             self._findings_at = begin
-        if begin - self._figures_at >= _FIGURES_SECONDS:
-            figures = await store.health_figures()
-            sight.store_bytes = int(figures["databaseBytes"])
-            self._oldest_transaction = float(figures.get("oldestTransactionSeconds", 0.0))
-            self._figures_at = begin
-        sight.findings.oldest_transaction_seconds = self._oldest_transaction
+        figures = await self._snapshots.figures.get(_FIGURES_SECONDS)
+        sight.store_bytes = int(figures["databaseBytes"])
+        sight.findings.oldest_transaction_seconds = float(
+            figures.get("oldestTransactionSeconds", 0.0)
+        )
         view.stuck_groups = frozenset(sight.findings.failing)
         view.changed_groups |= view.stuck_groups ^ self.sight.view.stuck_groups
         self.sight = sight
-        self._read_at = self._now()
-        self._took = self._read_at - begin
+        self._took = self._now() - begin
         self._tell()
+        return True
 
     def _see_nothing(self) -> None:
         """The store is down, which is something to tell."""

@@ -14,7 +14,7 @@ from monarq.model import Latency, MetricPoint, Page
 from monarq.model.pages import walk
 from monarq.server.watch.history import MINUTE, slots
 from monarq.server.watch.percentiles import of_latencies
-from monarq.server.watch.snapshot import View
+from monarq.server.watch.views import View
 from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.dashboard import RangeName, SeriesAnswer
@@ -116,7 +116,7 @@ def _seen(view: View, since: int, queue: str | None = None) -> list[Mark]:
                 sum(flow.completed for flow in flows),
                 sum(flow.failed for flow in flows),
                 sum(flow.dead for flow in flows),
-                sum(map(one.pending, flows)),
+                sum(flow.pending for flow in flows),
                 max(map(one.lag_seconds, groups), default=0.0) if queue is None else None,
             )
         )

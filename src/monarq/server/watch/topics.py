@@ -20,8 +20,8 @@ from monarq.model import ItemState
 from monarq.server.service import Service
 from monarq.server.watch.overview import overview
 from monarq.server.watch.sampler import Sight
-from monarq.server.watch.snapshot import View
 from monarq.server.watch.streams import Told
+from monarq.server.watch.views import View
 from monarq.store.contract import Store
 from monarq.times import iso
 from monarq.wire.dashboard import OverviewSight

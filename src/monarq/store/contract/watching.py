@@ -35,9 +35,16 @@ MOST_PARTITIONS = 100_000
 class Watching(abc.ABC):
     @abc.abstractmethod
     async def queue_flows(
-        self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+        self,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 1000,
+        after: str | None = None,
     ) -> Page[QueueFlow]:
-        """The counters of all queues by id, up to `MOST_FLOWS` a page; or of one."""
+        """The counters of all queues by id, up to `MOST_FLOWS` a page; or of one, or of those
+        with these labels."""
 
     @abc.abstractmethod
     async def group_flows(

@@ -15,17 +15,27 @@ _SUMS = (
     "partitions", "pushed", "removed", "completed", "failed", "dead", "dead_letters", "scheduled",
     "ready", "leased", "done", "cancelled", "dead_items",
 )  # fmt: skip
+# What is pending is as in `monarq.pending`, which would look for the counters of each queue anew.
 _QUEUES = f"""
     select q.id, q.name, q.kind, q.namespace, q.task, q.paused, q.max_size, q.runs_commands,
         q.dead_queue,
-        {", ".join(f"coalesce(c.{name}, 0)::bigint as {name}" for name in _SUMS)}
+        {", ".join(f"coalesce(c.{name}, 0)::bigint as {name}" for name in _SUMS)},
+        coalesce(case when q.kind = 'work' then c.scheduled + c.ready + c.leased
+            else c.pushed - coalesce(c.slowest, c.removed) end, 0)::bigint as pending
     from (
         select * from monarq.queues
-        where id > $1 and ($2::text is null or name = $2) order by id limit $3
+        where id > $1 and ($2::text is null or name = $2)
+            and ($4::text is null or namespace = $4) and ($5::text is null or task = $5)
+        order by id limit $3
     ) as q
     left join lateral (
-        select {", ".join(f"sum({name}) as {name}" for name in _SUMS)}
-        from monarq.counters where queue_id = q.id
+        select {", ".join(f"sum({name}) as {name}" for name in _SUMS)},
+            min(position) filter (where group_id > 0) as slowest
+        from (
+            select group_id, sum(position) as position,
+                {", ".join(f"sum({name}) as {name}" for name in _SUMS)}
+            from monarq.counters where queue_id = q.id group by group_id
+        ) as of_group
     ) as c on true
     order by q.id
 """
@@ -86,10 +96,15 @@ _SAMPLES_OF_ALL = 10_000
 
 
 async def queue_flows(
-    database: Database, queue: str | None, limit: int, after: str | None
+    database: Database,
+    queue: str | None,
+    namespace: str | None,
+    task: str | None,
+    limit: int,
+    after: str | None,
 ) -> Page[QueueFlow]:
     last = paging.position(after, "queue flows", int) or 0
-    rows = await database.fetch(_QUEUES, last, queue, limit + 1)
+    rows = await database.fetch(_QUEUES, last, queue, limit + 1, namespace, task)
     flows = [
         QueueFlow(
             queue_id=row["id"],
@@ -101,6 +116,7 @@ async def queue_flows(
             max_size=row["max_size"],
             runs_commands=row["runs_commands"],
             dead_queue=row["dead_queue"],
+            pending=row["pending"],
             **{name: row[name] for name in _SUMS},
         )
         for row in rows

@@ -246,10 +246,8 @@ def _info_from(row: Any) -> QueueInfo:
     states: dict[str, int] = {}
     stored = row["pushed"] - row["removed"]
     if queue.kind is QueueKind.WORK:
-        states = {
-            state: row[state] for state in ("scheduled", "ready", "leased", "done", "cancelled")
-        }
-        states["dead"] = row["dead_items"]
+        states = {state: row[state] for state in ("scheduled", "ready", "leased", "done")}
+        states |= {"dead": row["dead_items"], "cancelled": row["cancelled"]}
         stored = sum(states.values())
     return QueueInfo(
         id=LongNumberText(queue.id),

@@ -57,9 +57,15 @@ _FIND = """
 
 class WatchingCalls(Calls, Watching):
     async def queue_flows(
-        self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+        self,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 1000,
+        after: str | None = None,
     ) -> Page[QueueFlow]:
-        return await flows.queue_flows(self._database, queue, limit, after)
+        return await flows.queue_flows(self._database, queue, namespace, task, limit, after)
 
     async def group_flows(
         self, *, queue: str | None = None, limit: int = 1000, after: str | None = None

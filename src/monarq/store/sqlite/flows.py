@@ -10,9 +10,15 @@ _QUEUES = """
 select q.id, q.name, q.kind, q.namespace, q.task, q.paused, q.max_size, q.runs_commands,
     q.dead_queue,
     c.partitions, c.pushed, c.removed, c.completed, c.failed, c.dead, c.dead_letters, c.scheduled,
-    c.ready, c.leased, c.done, c.cancelled, c.dead_items
+    c.ready, c.leased, c.done, c.cancelled, c.dead_items,
+    case q.kind when 'work' then c.scheduled + c.ready + c.leased
+        else c.pushed - coalesce((
+            select min(g.position) from counters g where g.queue_id = q.id and g.group_id > 0
+        ), c.removed) end
 from queues q join counters c on c.queue_id = q.id and c.group_id = 0
-where q.id > :last and (:queue is null or q.name = :queue) order by q.id limit :limit
+where q.id > :last and (:queue is null or q.name = :queue)
+    and (:namespace is null or q.namespace = :namespace) and (:task is null or q.task = :task)
+order by q.id limit :limit
 """
 _GROUPS = """
 select g.queue_id, q.name, g.id, g.name, g.created_at, t.pushed - c.position,
@@ -39,10 +45,16 @@ from deliveries d where d.id >= :id and d.id <= :last {condition} order by d.id 
 
 
 def queue_flows(
-    session: Session, queue: str | None, limit: int, after: str | None
+    session: Session,
+    queue: str | None,
+    namespace: str | None,
+    task: str | None,
+    limit: int,
+    after: str | None,
 ) -> Page[QueueFlow]:
     last = paging.position(after, "queue flows", int) or 0
-    rows = session.db.execute(_QUEUES, {"last": last, "queue": queue, "limit": limit + 1})
+    labels = {"namespace": namespace, "task": task}
+    rows = session.db.execute(_QUEUES, {"last": last, "queue": queue, "limit": limit + 1, **labels})
     return paging.page(
         [_queue(*row) for row in rows], limit, "queue flows", lambda row: row.queue_id
     )
@@ -61,7 +73,7 @@ def _queue(
     *counters: int,
 ) -> QueueFlow:
     (partitions, pushed, removed, completed, failed, dead, dead_letters, scheduled, ready, leased,
-     done, cancelled, dead_items) = counters  # fmt: skip
+     done, cancelled, dead_items, pending) = counters  # fmt: skip
     return QueueFlow(
         queue_id=queue_id,
         queue=queue,
@@ -85,6 +97,7 @@ def _queue(
         done=done,
         cancelled=cancelled,
         dead_items=dead_items,
+        pending=pending,
     )
 
 

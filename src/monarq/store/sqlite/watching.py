@@ -54,9 +54,17 @@ order by t.partition_id limit 100
 
 class WatchingCalls(Calls):
     async def queue_flows(
-        self, *, queue: str | None = None, limit: int = 1000, after: str | None = None
+        self,
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        limit: int = 1000,
+        after: str | None = None,
     ) -> Page[QueueFlow]:
-        return await self._read(lambda session: flows.queue_flows(session, queue, limit, after))
+        return await self._read(
+            lambda session: flows.queue_flows(session, queue, namespace, task, limit, after)
+        )
 
     async def group_flows(
         self, *, queue: str | None = None, limit: int = 1000, after: str | None = None

@@ -211,7 +211,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     "set_archived": {"queue": _QUEUE, "positions": _check_archived},
     "archived": {"queue": _QUEUE},
     # for those who watch
-    "queue_flows": {**_QUEUE_OR_ALL, "limit": _limit(MOST_FLOWS)},
+    "queue_flows": {**_QUEUE_OR_ALL, **_LABELS, "limit": _limit(MOST_FLOWS)},
     "group_flows": {**_QUEUE_OR_ALL, "limit": _limit(MOST_FLOWS)},
     "list_standings": {"queue": _QUEUE, "group": _optional(_GROUP), **_PAGE},
     "standings_of": {"partition_id": _PARTITION_ID},

@@ -1,57 +1,17 @@
-"""The counters of all queues and groups at one moment, and what two such moments say.
-
-Read in a few large pages; in memory a struct a queue and a group. Decides nothing.
-"""
+"""Views: the counters of all queues and groups at one moment, with rates since an earlier one."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from monarq.clock import SECOND
-from monarq.model import GroupFlow, Page, QueueFlow, QueueKind
-from monarq.store.contract import Store
-from monarq.store.contract.watching import MOST_FLOWS
+from monarq.model import GroupFlow, QueueFlow
+from monarq.server.snapshot import EMPTY, Snapshot
 from monarq.times import iso
 from monarq.wire.watching import GroupLine, GroupState, QueueLine
 
 BEHIND_SECONDS = 60.0
 _OLDER = 10 * SECOND
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Snapshot:
-    at: int
-    queues: dict[str, QueueFlow]
-    groups: dict[str, dict[str, GroupFlow]]
-    """By queue and name."""
-
-    def group_count(self) -> int:
-        return sum(map(len, self.groups.values()))
-
-
-EMPTY = Snapshot(0, {}, {})
-
-
-async def read_snapshot(store: Store, now: Callable[[], int]) -> Snapshot:
-    at = now()
-    queues = await _all(lambda after: store.queue_flows(limit=MOST_FLOWS, after=after))
-    groups: dict[str, dict[str, GroupFlow]] = {}
-    for flow in await _all(lambda after: store.group_flows(limit=MOST_FLOWS, after=after)):
-        groups.setdefault(flow.queue, {})[flow.group] = flow
-    return Snapshot(at, {flow.queue: flow for flow in queues}, groups)
-
-
-async def _all(fetch: Callable[[str | None], Awaitable[Page[T]]]) -> list[T]:
-    page = await fetch(None)
-    rows = page.rows
-    while page.next is not None:
-        page = await fetch(page.next)
-        rows += page.rows
-    return rows
 
 
 @dataclass(slots=True)
@@ -70,21 +30,10 @@ class View:
 
     @property
     def seconds(self) -> float:
-        return max((self.now.at - self.before.at) / SECOND, 0.001) if self.before.at else 0.0
-
-    def rate(self, now: int, before: int | None) -> float:
-        if before is None or not self.before.at:
-            return 0.0
-        # A queue that was made anew counts from the beginning.
-        return round(max(0, now - before) / self.seconds, 3)
+        """Between the counters of the queues; those of the groups may be read apart."""
+        return _seconds(self.now.at, self.before.at)
 
     # --- queues ------------------------------------------------------------------------------
-
-    def pending(self, flow: QueueFlow) -> int:
-        if flow.kind is QueueKind.WORK:
-            return flow.scheduled + flow.ready + flow.leased
-        groups = self.now.groups.get(flow.queue)
-        return max((group.lag for group in groups.values()), default=0) if groups else flow.stored
 
     def slowest(self, queue: str) -> GroupFlow | None:
         groups = self.now.groups.get(queue)
@@ -94,20 +43,19 @@ class View:
         return found if found.lag else None
 
     def lag_seconds(self, group: GroupFlow | None) -> float:
-        if group is None or group.oldest_at is None or not group.lag:
-            return 0.0
-        return round(max(0, self.now.at - group.oldest_at) / SECOND, 1)
+        return 0.0 if group is None else round(group.lag_seconds(self.now.groups_at), 1)
 
     def queue_rates(self, flow: QueueFlow) -> tuple[float, float, float, float]:
         """In, out, failed, dead."""
         before = self.before.queues.get(flow.queue)
         if before is None or before.queue_id != flow.queue_id:
             return 0.0, 0.0, 0.0, 0.0
+        seconds = self.seconds
         return (
-            self.rate(flow.pushed, before.pushed),
-            self.rate(flow.completed, before.completed),
-            self.rate(flow.failed, before.failed),
-            self.rate(flow.dead, before.dead),
+            _rate(flow.pushed, before.pushed, seconds),
+            _rate(flow.completed, before.completed, seconds),
+            _rate(flow.failed, before.failed, seconds),
+            _rate(flow.dead, before.dead, seconds),
         )
 
     def queue_line(self, flow: QueueFlow) -> QueueLine:
@@ -122,7 +70,7 @@ class View:
             partitions=flow.partitions,
             groups=len(self.now.groups.get(flow.queue, ())),
             stored=flow.stored,
-            pending=self.pending(flow),
+            pending=flow.pending,
             dead_letters=flow.dead_letters,
             pushed=flow.pushed,
             completed=flow.completed,
@@ -134,7 +82,7 @@ class View:
             lag_seconds=self.lag_seconds(slowest),
             slowest_group=slowest.group if slowest else None,
             max_size=flow.max_size,
-            states=_states(flow),
+            states=flow.states,
             runs_commands=flow.runs_commands,
         )
 
@@ -145,9 +93,10 @@ class View:
         before = self.before.groups.get(flow.queue, {}).get(flow.group)
         if before is None or before.group_id != flow.group_id:
             return 0.0, 0.0
+        seconds = _seconds(self.now.groups_at, self.before.groups_at)
         return (
-            self.rate(flow.completed, before.completed),
-            self.rate(flow.failed, before.failed),
+            _rate(flow.completed, before.completed, seconds),
+            _rate(flow.failed, before.failed, seconds),
         )
 
     def group_line(self, flow: GroupFlow) -> GroupLine:
@@ -209,14 +158,10 @@ def _moving(view: View) -> set[str]:
     return {name for name, flow in view.now.queues.items() if any(view.queue_rates(flow))}
 
 
-def _states(flow: QueueFlow) -> dict[str, int]:
-    if flow.kind is not QueueKind.WORK:
-        return {}
-    return {
-        "scheduled": flow.scheduled,
-        "ready": flow.ready,
-        "leased": flow.leased,
-        "done": flow.done,
-        "dead": flow.dead_items,
-        "cancelled": flow.cancelled,
-    }
+def _seconds(now: int, before: int) -> float:
+    return max((now - before) / SECOND, 0.001) if before else 0.0
+
+
+def _rate(now: int, before: int, seconds: float) -> float:
+    # A queue that was made anew counts from the beginning.
+    return round(max(0, now - before) / seconds, 3) if seconds else 0.0
