@@ -50,6 +50,7 @@ def check_time(text: str) -> None:
         raise ValueError("expected a time with a time zone")
 
 
+# Of the process, as the log is: two brokers in it log the same record of their store once.
 @lru_cache(maxsize=_REMEMBERED)
 def _warn(kind: str, key: str, updated_at: int, why: str) -> None:
     log.warning("record %a of kind %a is malformed and ignored: %s", key, kind, ascii(why)[1:-1])

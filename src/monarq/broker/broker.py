@@ -63,13 +63,19 @@ R = TypeVar("R")
 class Broker(Calls):
     """See the module. Made by `start`, on the loop that uses it, and ended by `close`.
 
+    The server, the embedded client and what works through them (jobs, commands, test brokers) make
+    brokers in no other way. A process may have several, on one loop or more, on one store or more:
+    each has parts and a store object of its own, and no module or class keeps state of theirs.
+
     `submit_…` answer with a future, and whoever cancels it is out of it at once: a push or ack
     that has not left is dropped, a pop frees its place and what it was leased is given back.
     """
 
-    def __init__(self, parts: Parts, clock: Clock) -> None:
+    def __init__(
+        self, opener: Opener, settings: Settings, clock: Clock, peers: Peers | None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._parts = parts
+        self._parts = parts = Parts(opener, settings, clock, peers)
         self._clock = clock
         self._started_at = self._loop.time()
         self._tickets = 0
@@ -93,13 +99,11 @@ class Broker(Calls):
         """Open the store with `opener` and serve. A store that cannot be reached is tried again
         and again, and pushes go to `buffer_dir` meanwhile; other errors of the opener are raised.
         """
-        clock = clock or SystemClock()
-        parts = Parts(opener, settings, clock, peers)
-        broker = cls(parts, clock)
+        broker = cls(opener, settings, clock or SystemClock(), peers)
         try:
-            await parts.start(buffer_dir)
+            await broker._parts.start(buffer_dir)
         except BaseException:
-            await parts.close()
+            await broker._parts.close()
             raise
         broker._is_started = True
         return broker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from http.client import responses
 from typing import TYPE_CHECKING, Any
 
@@ -71,14 +72,13 @@ def _failed_transaction(text: str) -> TransactionFailedError:
     return TransactionFailedError(int(found[1]) if found else None, MonarqError(cause))
 
 
+@cache
 def _classes() -> dict[str, type[MonarqError]]:
-    if not _known:
-        waiting = [MonarqError]
-        while waiting:
-            kind = waiting.pop()
-            _known.setdefault(kind.code, kind)
-            waiting += kind.__subclasses__()
-    return _known
-
-
-_known: dict[str, type[MonarqError]] = {}
+    """All classes of errors by their code."""
+    classes: dict[str, type[MonarqError]] = {}
+    waiting = [MonarqError]
+    while waiting:
+        kind = waiting.pop()
+        classes.setdefault(kind.code, kind)
+        waiting += kind.__subclasses__()
+    return classes

@@ -14,7 +14,8 @@ Handler = Callable[[C, Any], Awaitable[Any] | Any]
 
 
 class Handlers(Generic[C]):
-    """The handlers of one place, such as a store. C is what they get besides the operation."""
+    """The handlers of one place, such as a store. C is what they get besides the operation. A table
+    of code, filled by imports: all brokers of a process share it."""
 
     def __init__(self) -> None:
         self.table: dict[type[Operation[Any]], Handler[C]] = {}

@@ -27,7 +27,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
-    """Log as the settings say. Calling it again replaces what an earlier call set up."""
+    """Log as the settings say. Calling it again replaces what an earlier call set up: a process has
+    one root logger, which the command that it runs sets up, and no broker changes."""
     stream = stream or sys.stderr
     handler = _Handler(stream)
     if is_text(settings, stream):

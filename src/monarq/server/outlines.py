@@ -8,6 +8,7 @@ at the first one too many. What is inside them is skipped. Nothing here says wha
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -29,8 +30,14 @@ _LISTS = (
 )
 
 
-class _Count:
+class _Count(threading.local):
+    """Objects that the body may still have. The codec makes the objects of an outline, so that the
+    count cannot be passed to them: it is the thread's, and each check sets it anew."""
+
     left = 0
+
+
+_count = _Count()
 
 
 class _TooManyError(Exception):
@@ -41,8 +48,8 @@ class Counted(Struct, frozen=True):
     """An object in a list that is counted."""
 
     def __hash__(self) -> int:
-        _Count.left -= 1
-        if _Count.left < 0:
+        _count.left -= 1
+        if _count.left < 0:
             raise _TooManyError
         return 0
 
@@ -71,7 +78,7 @@ def outline_check(kind: type[Struct]) -> Callable[[bytes], None]:
     decode = msgspec.json.Decoder(kind).decode
 
     def check(body: bytes) -> None:
-        _Count.left = MAX_BATCH
+        _count.left = MAX_BATCH
         try:
             outline = decode(body)
         except _TooManyError:

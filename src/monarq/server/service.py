@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from monarq.broker.broker import Broker
 from monarq.clock import Clock, SystemClock
@@ -38,6 +39,8 @@ class Service:
     """None where nobody is asked who they are."""
     local: LocalCallers | None = None
     """Where nobody is asked who they are: knows the broker's own user."""
+    known_pops: dict[int, Any] = field(default_factory=dict, init=False)
+    """What pops ask for, by the identity of their query; for `routes.pop`."""
     overview: tuple[Sight, OverviewSight] | None = field(default=None, init=False)
     """The latest that was told to those who watch, and what it was made of."""
 

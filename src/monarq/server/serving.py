@@ -121,7 +121,9 @@ def _run_worker(
             number=number,
             link_code=link_code,
         )
+        # Signals are the process's, and the loop of its only worker handles them.
         loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, worker.reload)
         if lifeline is None:
             for one in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(one, worker.stop_harder)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import signal
 import socket
 import ssl
 import time
@@ -69,6 +68,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._streams: Streams | None = None
+        self._tls: ssl.SSLContext | None = None
 
     async def run(self) -> None:
         """Serve until told to stop. Raises `MonarqError` if it cannot begin."""
@@ -102,7 +102,7 @@ class Worker:
         self, stack: AsyncExitStack
     ) -> tuple[Endpoint, Broker, list[asyncio.AbstractServer]]:
         settings = self._settings
-        tls = tls_context(settings)
+        self._tls = tls = tls_context(settings)
         authenticator = None
         if settings.auth:
             authenticator = Authenticator(settings)
@@ -161,7 +161,6 @@ class Worker:
         )
         stack.callback(endpoint.close)
         servers = [await self._listen(endpoint, listener, tls) for listener in self._listeners]
-        endpoint.loop.add_signal_handler(signal.SIGHUP, self._reload, tls)
         return endpoint, broker, servers
 
     def _spans(self, stack: AsyncExitStack) -> Spans | None:
@@ -183,12 +182,13 @@ class Worker:
             ssl_shutdown_timeout=endpoint.limits.linger_seconds if tls else None,
         )
 
-    def _reload(self, tls: ssl.SSLContext | None) -> None:
-        if tls is None:
+    def reload(self) -> None:
+        """Read the certificate again."""
+        if self._tls is None:
             logger.info("there is no certificate to read again")
             return
         try:
-            load_certificate(tls, self._settings)
+            load_certificate(self._tls, self._settings)
         except ListenError as error:
             logger.error("the certificate was not changed: %s", error)
         else:

@@ -140,7 +140,8 @@ class _Fields:
 
 
 _names: dict[bytes, str] = {}
-"""Names of headers as clients write them, and in lower case."""
+"""Names of headers as clients write them, and in lower case. All servers of a process share it: it
+holds nothing but the results of a function."""
 
 
 def _lower(name: bytes) -> str:

@@ -67,23 +67,20 @@ class _Asked:
         return Response(200, popped_answer(popped, self.group, self.autopilot))
 
 
-_known: dict[int, _Asked] = {}
-
-
-def _asked(request: Request) -> _Asked:
+def _asked(service: Service, request: Request) -> _Asked:
     """The application gives the very same query and path to requests with the same target."""
-    query = request.query
-    found = _known.get(id(query))
+    query, known = request.query, service.known_pops
+    found: _Asked | None = known.get(id(query))
     if found is None or found.query is not query or found.path is not request.path:
         found = _Asked(request.path, query)
-        if len(_known) >= _KNOWN_MAX:
-            _known.clear()
-        _known[id(query)] = found
+        if len(known) >= _KNOWN_MAX:
+            known.clear()
+        known[id(query)] = found
     return found
 
 
 def pop(service: Service, request: Request) -> Handled:
-    asked = _asked(request)
+    asked = _asked(service, request)
     return Pending(
         service.broker.submit_pop(_as_caller(request, asked), asked.wait_seconds),
         asked.answer,
@@ -92,7 +89,7 @@ def pop(service: Service, request: Request) -> Handled:
 
 
 def ack_and_pop(service: Service, request: Request) -> Handled:
-    asked = _asked(request)
+    asked = _asked(service, request)
     if asked.query.wait:
         raise InvalidRequestError(
             "a pop that comes with acks does not wait: leave out wait, and if nothing is there "
