@@ -127,8 +127,7 @@ async def test_an_ordered_queue_has_no_items(api: Api) -> None:
 async def test_the_next_items_of_a_list_are_bounded_in_bytes(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("sqlite.item_calls", "postgres.items"):
-        monkeypatch.setattr(f"monarq.store.{module}.MAX_BYTES", 100_000)
+    monkeypatch.setattr("monarq.store.queries.items.MAX_BYTES", 100_000)
     await api.configure("w", "work")
     await api.push_payloads("w", *("x" * 10_000 for _ in range(40)))
     large = (await api.get("/api/v1/items?queue=w&order=next&limit=40")).json["items"]

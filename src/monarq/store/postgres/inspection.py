@@ -18,6 +18,7 @@ from monarq.store.postgres.catalog import Catalog, PartitionFacts
 from monarq.store.postgres.database import Database
 from monarq.store.postgres.handlers import Tools, handles
 from monarq.store.postgres.queues import get_queue
+from monarq.store.queries.items import find_item
 from monarq.store.validation import check_may_work
 
 # Of so many partitions, and of these as many segments as are needed for so many messages.
@@ -165,7 +166,7 @@ async def get_message(tools: Tools, request: GetMessage) -> MessageDetail:
         raise NotFoundError(f"there is no partition {partition_id}")
     options = (await get_queue(tools.database, facts.queue)).options
     if facts.kind is QueueKind.WORK:
-        item = await items.find_item(tools, facts.queue, partition_id, transaction_id)
+        item = await find_item(tools, facts.queue, partition_id, transaction_id)
         return kept_messages.detail_of(kept_messages.item_as_message(item), options)
     message = await ordered_message(tools, partition_id, transaction_id)
     [states] = await _group_states(tools.database, [(partition_id, message.seq)])

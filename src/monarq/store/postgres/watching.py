@@ -16,11 +16,12 @@ from monarq.model import (
     SeekPreview,
 )
 from monarq.operations.groups import Seek
-from monarq.store import paging, sealing
+from monarq.store import sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS, Watching
 from monarq.store.postgres import dead_letters, flows, items, queues, standings
 from monarq.store.postgres.calls import Calls
 from monarq.store.postgres.logs import DELIVERIES
+from monarq.store.queries.items import newest_items
 from monarq.store.queries.logs import delivery
 
 _ERRORS = f"""
@@ -128,7 +129,4 @@ class WatchingCalls(Calls, Watching):
     ) -> Page[Item]:
         select = items.items_by_seq(state, newest_first=True)
         queue_id = await items.work_queue(self._database, queue)
-        first = paging.position(after, "newest items", int) or 2**62
-        rows = await self._database.fetch(select, queue_id, limit + 1, first)
-        found = [items.item_from(row, self._cipher) for row in rows]
-        return paging.page(found, limit, "newest items", lambda item: item.seq)
+        return await newest_items(self._tools, queue_id, select, limit, after)

@@ -11,9 +11,11 @@ from monarq.errors import ConflictError, NotFoundError
 from monarq.model import MessageDetail, Page, Queue, QueueKind, Segment, StoredMessage
 from monarq.operations.messages import DeleteMessage, GetMessage, ListMessages
 from monarq.store import kept_messages, paging, segments
+from monarq.store.queries.items import find_item
 from monarq.store.sqlite import dead_letters, item_calls, items, segment_log
 from monarq.store.sqlite.cursors import Cursor
 from monarq.store.sqlite.handlers import handles
+from monarq.store.sqlite.queries import SqliteQueries, finished
 from monarq.store.sqlite.segment_log import Body, Head
 from monarq.store.sqlite.session import Session
 from monarq.store.validation import wrong_kind
@@ -149,7 +151,7 @@ def get_message(session: Session, request: GetMessage) -> MessageDetail:
     partition_id, transaction_id = request.partition_id, request.transaction_id
     queue = _place(session, partition_id).queue
     if queue.kind is QueueKind.WORK:
-        item = item_calls.find_item(session, queue.name, partition_id, transaction_id)
+        item = finished(find_item(SqliteQueries(session), queue.name, partition_id, transaction_id))
         return kept_messages.detail_of(kept_messages.item_as_message(item), queue.options)
     message = ordered_message(session, partition_id, transaction_id)
     states = {

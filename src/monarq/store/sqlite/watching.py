@@ -15,12 +15,12 @@ from monarq.model import (
     SeekPreview,
 )
 from monarq.operations.groups import Seek
-from monarq.store import paging, sealing
+from monarq.store import sealing
 from monarq.store.contract.watching import MOST_LETTERS, MOST_LOGGED, MOST_PARTITIONS
+from monarq.store.queries.items import newest_items
 from monarq.store.queries.logs import delivery
-from monarq.store.sqlite import dead_letters, flows, item_calls, items, standings
+from monarq.store.sqlite import dead_letters, flows, item_calls, standings
 from monarq.store.sqlite.calls import Calls
-from monarq.store.sqlite.items import WorkItem
 from monarq.store.sqlite.logs import DELIVERIES
 from monarq.store.sqlite.queries import SqliteQueries, finished
 from monarq.store.sqlite.session import Session
@@ -111,7 +111,13 @@ class WatchingCalls(Calls):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Item]:
-        return await self._read(lambda session: _newest(session, queue, state, limit, after))
+        select = item_calls.items_by_seq(state, newest_first=True)
+
+        def read(session: Session) -> Page[Item]:
+            queue_id = item_calls.work_queue(session, queue).id
+            return finished(newest_items(SqliteQueries(session), queue_id, select, limit, after))
+
+        return await self._read(read)
 
 
 def _deliveries(session: Session, partition_id: int, seq: int, limit: int) -> list[Delivery]:
@@ -162,19 +168,3 @@ def _errors(session: Session, which: DeadLetterFilter, limit: int) -> list[DeadL
         for queue, group, error, count, oldest_at, newest_at, newest_id in rows.fetchall()
     ]
     return sealing.merge_errors(found)
-
-
-def _newest(
-    session: Session, queue: str, state: ItemState | None, limit: int, after: str | None
-) -> Page[Item]:
-    before = paging.position(after, "newest items", int) or 1 << 62
-    partition = items.work_partition(session, item_calls.work_queue(session, queue))
-    if partition is None:
-        return Page([])
-    condition = "" if state is None else f"and state = '{ItemState(state).value}'"
-    rows = session.db.execute(
-        f"{items.SELECT} where partition_id = ? and seq < ? {condition} order by seq desc limit ?",
-        (partition[0], before, limit + 1),
-    )
-    found = [item_calls.to_item(session, WorkItem(row), partition[1]) for row in rows]
-    return paging.page(found, limit, "newest items", lambda item: item.seq)
