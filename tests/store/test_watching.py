@@ -57,6 +57,17 @@ async def test_the_flows_of_queues_are_their_counters_page_by_page(store: Store)
     assert (await store.queue_flows(queue="none")).rows == []
 
 
+async def test_an_item_that_dies_without_a_dead_letter_is_not_stored(store: Store) -> None:
+    options = {"maxAttempts": 1, "deadLetterQueue": False}
+    await store.configure("w", kind=QueueKind.WORK, options=options)
+    await push_many(store, "w", 2)
+    message, lease = await pop_one(store, "w")
+    await ack(store, message, lease, FAILED)
+    [flow] = (await store.queue_flows(queue="w")).rows
+    assert (flow.stored, flow.states["dead"]) == (1, 0)
+    assert described(flow) == described(await store.get_queue("w"))
+
+
 async def test_the_flows_of_queues_with_labels_are_read_by_themselves(store: Store) -> None:
     for name, labels in {"a": ("x", "s"), "b": ("x", "t"), "c": ("y", "t"), "d": ("", "")}.items():
         await store.configure(name, namespace=labels[0], task=labels[1])

@@ -38,6 +38,9 @@ class QueueFlow(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def stored(self) -> int:
+        # PostgreSQL does not count items as removed that die without a dead letter.
+        if self.kind is QueueKind.WORK:
+            return sum(self.states.values())
         return self.pushed - self.removed
 
     @property
