@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import msgspec
 import pytest
 
 from monarq.clock import SECOND, ManualClock
@@ -119,13 +118,14 @@ async def test_a_standing_tells_who_holds_the_lease_and_what_is_next(
     assert (held.position, held.lag, held.oldest_at, held.attempts) == (0, 3, at, 0)
     await ack(store, popped.messages[0], popped.lease_id, group="g")
     await ack(store, popped.messages[1], popped.lease_id, FAILED, group="g", error="no")
-    failed = msgspec.structs.replace(await standing(store, "q", "g", "a"), error=None)
+    failed = await standing(store, "q", "g", "a")
+    assert failed.error == "no"
     assert (failed.consumer, failed.leased_at, failed.lease_until) == (None, None, None)
     assert (failed.position, failed.attempts, failed.retry_at) == (1, 1, clock.now() + SECOND)
     await pop(store, "q", 1, group="h", partition="a")
     told = await store.standings_of(failed.partition_id)
     assert list(told) == ["g", "h"]
-    assert msgspec.structs.replace(told["g"], error=None) == failed
+    assert told["g"] == failed
     assert told["h"].position == 0
     assert told["h"].lease_until is not None
     assert await store.standings_of(10**9) == {}
