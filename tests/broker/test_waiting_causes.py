@@ -318,6 +318,18 @@ async def test_a_paused_queue_serves_nobody_until_it_is_resumed(broker: Broker) 
     assert payloads(await bounded(waiting)) == [b"1"]
 
 
+async def test_a_deleted_message_wakes_those_who_wait_behind_it(broker: Broker) -> None:
+    await broker.configure("q", options={"retryDelay": 3_600_000})
+    popped = await leased(broker, "q")
+    await ack(broker, popped, AckStatus.FAILED)
+    await push(broker, "q", b"behind")
+    waiting = wait_for(broker, "q")
+    await parked(broker, 1)
+    [message] = popped.messages
+    await broker.delete_message(message.partition_id, message.transaction_id)
+    assert payloads(await bounded(waiting)) == [b"behind"]
+
+
 async def test_a_redriven_message_wakes(broker: Broker) -> None:
     await ack(broker, await leased(broker, "q"), AckStatus.DEAD)
     waiting = wait_for(broker, "q")

@@ -400,9 +400,14 @@ class Reference(LifecycleRules):
         message.deleted = True
         for cursor in partition.cursors.values():
             if cursor.lease is None or not cursor.lease.is_live(self.now):
+                was = cursor.position
                 self.advance(partition, cursor)
-                if not self.unresolved(partition, cursor):
+                left = self.unresolved(partition, cursor)
+                if not left:
                     cursor.available_at = None
+                elif cursor.position > was:
+                    free_at = min(cursor.available_at or self.now, self.now)
+                    cursor.available_at = max(free_at, cursor.retry_at.get(left[0].seq, 0))
 
     def delete_item(self, queue: QueueState, transaction_id: str) -> None:
         item = self.item_named(queue, transaction_id)

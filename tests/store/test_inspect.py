@@ -151,6 +151,22 @@ async def test_a_deleted_message_is_kept_from_every_group_and_leaves_no_hole(
     assert [m.seq for m in await drain(store, "q", group="after")] == [6]
 
 
+async def test_what_is_behind_a_deleted_message_does_not_wait_for_its_retry(
+    store: Store, clock: ManualClock
+) -> None:
+    await store.configure("q", options={"retryDelay": 3_600_000})
+    await push_many(store, "q", 3)
+    popped = await pop(store, "q", 2)
+    first, second = popped.messages
+    for message in (first, second):
+        await ack(store, message, popped.lease_id, FAILED)
+        clock.advance(1)
+    await store.delete_message(first.partition_id, first.transaction_id)
+    assert not (await pop(store, "q")).messages  # The second waits for its own retry.
+    await store.delete_message(second.partition_id, second.transaction_id)
+    assert [message.seq for message in (await pop(store, "q", 10)).messages] == [3]
+
+
 async def test_the_payload_of_a_deleted_message_is_gone_from_every_view(store: Store) -> None:
     answers = [await push(store, "q", b'"secret"'), await push(store, "q", b'"kept"')]
     await store.delete_message(answers[0].partition_id, answers[0].transaction_id)

@@ -19,7 +19,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from monarq.store.schema_versions import newer, older
 
-VERSION, DIGEST = 65, "88dbf6d36bc12f40"
+VERSION, DIGEST = 66, "7bc2414f9bd361e2"
 """The schema's version and the digest of the files below `sql`. A store with a higher version is
 refused. `./dev schema` writes this line after a change of the files."""
 

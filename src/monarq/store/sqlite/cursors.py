@@ -232,9 +232,13 @@ class Cursor:
             # The position moves with the lease's own answers.
             self.mark(session, seq).acked = True
             return
+        was = self.position
         self.resolve(session, seq)
         if self.is_drained:
             self.put_off(None)
+        elif self.position > was and self.lease_until is None:
+            # The next message need not wait for the one that is gone.
+            self.make_available(session, min(self.available_at or session.now, session.now))
 
     def move_past(self, session: Session, seq: int) -> None:
         """Messages up to this one are gone; a lease on nothing but these ends."""

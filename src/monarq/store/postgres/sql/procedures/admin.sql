@@ -175,6 +175,7 @@ declare
     n integer;
     v_start integer;
     v_length integer;
+    v_was bigint;
 begin
     select queue_id into v_queue from monarq.partitions where id = p_partition for no key update;
     select * into s from monarq.segments
@@ -220,9 +221,16 @@ begin
         insert into monarq.unresolved (partition_id, group_id, seq, acked)
         values (p_partition, c.group_id, p_seq, true)
         on conflict (partition_id, group_id, seq) do update set acked = true;
+        v_was := c.position;
         c := monarq.advance(v_queue, p_partition, c.group_id);
-        if c.lease_no is null and monarq.is_drained(p_partition, c.position) then
-            update monarq.cursors set available_at = null
+        if c.lease_no is null and c.position > v_was then
+            -- The next message need not wait for the one that is gone.
+            update monarq.cursors set available_at =
+                case when not monarq.is_drained(p_partition, c.position) then
+                    greatest(least(available_at, v_now), (
+                        select u.retry_at from monarq.unresolved u
+                        where u.partition_id = p_partition and u.group_id = c.group_id
+                            and u.seq = c.position + 1)) end
                 where partition_id = p_partition and group_id = c.group_id;
         end if;
     end loop;
