@@ -271,3 +271,20 @@ async def test_paging_through_queues_neither_repeats_nor_skips_while_they_come_a
     assert [row.name for row in first.rows] == ["q10", "q11", "q12", "q13"]
     assert [row.name for row in page.rows] == ["q14", "q16", "q17", "q17b", "q18", "q19"]
     assert len(rest) == 10
+
+
+async def test_a_queue_can_be_configured_while_pushes_make_it(
+    store: Store, open_another: OpenStore
+) -> None:
+    other = await open_another()
+    for n in range(20):
+        name = f"q{n}"
+        await asyncio.gather(
+            push(store, name),
+            store.configure(name, options={"leaseTime": 7}),
+            push(other, name),
+            other.configure(name, options={"retryLimit": 7}),
+        )
+        queue = await store.get_queue(name)
+        assert (queue.options.lease_time, queue.options.retry_limit) == (7, 7)
+        assert queue.counts.stored == 2

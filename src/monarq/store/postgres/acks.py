@@ -184,8 +184,10 @@ async def answer_leases(
     answers: list[tuple[int, Outcome[Acked]]] = []
     for place, partition_id, seq, word, died, count, released in rows:
         index, request = requests[place - 1]
-        partition = facts[partition_id]
-        if seq is not None:
+        partition = facts.get(partition_id)
+        if partition is None:  # Deleted since, with its queue.
+            answers.append((index, fault("lease_unknown")))
+        elif seq is not None:
             name = f"{partition.id}-{seq}"
             item = structs.replace(request, partition_id=partition.id, transaction_id=name)
             items.append((index, item, partition))

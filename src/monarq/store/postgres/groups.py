@@ -14,6 +14,8 @@ from monarq.store.validation import no_groups
 from monarq.times import Micros, StartTime
 
 # A procedure for the sake of its settings (see tuning.sql), so that SQLite has SQL of its own.
+_TRIES = 10
+"""How often a seek makes its group, which others may delete."""
 _LIST = "select * from monarq.list_groups($1, $2, $3, $4, $5, $6)"
 
 
@@ -103,9 +105,15 @@ async def seek(tools: Tools, request: Seek) -> int:
     if request.partition is not None:
         partition_id = await find_partition(database, queue_id, request.queue, request.partition)
     group_id = await _find_group(catalog, queue_id, request.group)
+    for _ in range(_TRIES):
+        if group_id is not None:
+            break
+        # Again where somebody deletes the group that was made just now.
+        await join_queue(
+            database, request.queue, request.group, request.start(database.clock.now())
+        )
+        group_id = await _find_group(catalog, queue_id, request.group)
     if group_id is None:
-        start = request.start(database.clock.now())
-        await join_queue(database, request.queue, request.group, start)
         queue_id, group_id = await find_place(catalog, request.queue, request.group)
     mode, value = seek_mode(request)
     lag: int = await database.fetchval(

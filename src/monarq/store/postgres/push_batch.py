@@ -141,6 +141,9 @@ class PushBatch:
             if any(queue.kind is not QueueKind.ORDERED for queue in made.values()):
                 raise RefusedError("stale", None)
             queues |= made
+            if not missing <= queues.keys():
+                # Somebody deleted it between these two statements.
+                raise RefusedError("stale", None)
         return queues
 
     def _labels(self, names: frozenset[str]) -> dict[str, tuple[str, str]]:
@@ -227,9 +230,10 @@ class PushBatch:
             full = [queue for queue, count in sizes[index].items() if count > room[queue]]
             if full:
                 queue = names[full[0]]
+                pending = queue.options.max_size - room[queue.id] + sizes[index][queue.id]
                 self.outcomes[index] = QueueFullError(
-                    f"queue {queue.name!r} is full: it has room for {max(0, room[queue.id])} "
-                    f"of its maxSize of {queue.options.max_size}"
+                    f"queue {queue.name!r} is full: its maxSize is {queue.options.max_size}, "
+                    f"and this push would make it {pending}"
                 )
             else:
                 for queue_id, count in sizes[index].items():

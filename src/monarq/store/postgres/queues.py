@@ -101,26 +101,35 @@ async def _configure(
         sealed = changes.get("encryption_enabled", options.encryption_enabled)
         dead_queue = changes.get("dead_queue", options.dead_queue)
         await _check_dead_queue(unit, name, new_kind, sealed, marked, dead_queue)
-    if old is None:
-        return await _insert(unit, name, new_kind, changes)
-    return await _update(unit, old, changes)
+    if old is not None:
+        return await _update(unit, old, changes)
+    made = await _insert(unit, name, new_kind, changes)
+    # A push may make the queue, without that lock.
+    return made or await _configure(unit, name, kind, changes, commands)
 
 
 async def _check_dead_queue(
     unit: Work, name: str, kind: QueueKind, sealed: bool, marked: bool, dead_queue: str
 ) -> None:
+    if dead_queue:
+        await _check_target(unit, name, kind, sealed, marked, dead_queue)
     # The dead are moved inside the database, which cannot encrypt them.
     if sealed:
         user = await unit.fetchval(
-            "select name from monarq.queues where dead_queue = $1 and not encryption_enabled", name
+            "select name from monarq.queues where dead_queue = $1 and not encryption_enabled "
+            "order by id limit 1",
+            name,
         )
         if user is not None:
             raise InvalidRequestError(
                 f"queue {name!r} is the deadQueue of {user!r}, which is not encrypted: "
                 "switch encryptionEnabled on there first"
             )
-    if not dead_queue:
-        return
+
+
+async def _check_target(
+    unit: Work, name: str, kind: QueueKind, sealed: bool, marked: bool, dead_queue: str
+) -> None:
     if dead_queue == name:
         raise InvalidRequestError(f"queue {name!r} cannot be its own deadQueue")
     row = await unit.fetchrow(
@@ -132,36 +141,39 @@ async def _check_dead_queue(
         raise InvalidRequestError(f"deadQueue {dead_queue!r} does not exist: make it first")
     if row["kind"] != kind:
         raise InvalidRequestError(f"deadQueue {dead_queue!r} is of kind {row['kind']}, not {kind}")
+    check_dead_queue_of_commands(name, marked, dead_queue, row["runs_commands"])
+    if row["dead_queue"]:
+        raise InvalidRequestError(f"deadQueue {dead_queue!r} has a deadQueue of its own")
+    user = await unit.fetchval(
+        "select name from monarq.queues where dead_queue = $1 order by id limit 1", name
+    )
+    if user is not None:
+        raise InvalidRequestError(
+            f"queue {name!r} is the deadQueue of {user!r}, so it cannot have one itself"
+        )
     if row["encryption_enabled"] and not sealed:
         raise InvalidRequestError(
             f"deadQueue {dead_queue!r} is encrypted, so {name!r} has to be: switch "
             "encryptionEnabled on for it too"
         )
-    check_dead_queue_of_commands(name, marked, dead_queue, row["runs_commands"])
-    if row["dead_queue"]:
-        raise InvalidRequestError(
-            f"deadQueue {dead_queue!r} has a deadQueue of its own ({row['dead_queue']!r})"
-        )
-    user = await unit.fetchval("select name from monarq.queues where dead_queue = $1", name)
-    if user is not None:
-        raise InvalidRequestError(
-            f"queue {name!r} is the deadQueue of {user!r}, so it cannot have one itself"
-        )
 
 
-async def _insert(unit: Work, name: str, kind: QueueKind, changes: dict[str, Any]) -> Queue:
+async def _insert(unit: Work, name: str, kind: QueueKind, changes: dict[str, Any]) -> Queue | None:
+    """Make a queue; None if somebody else made it meanwhile."""
     values = structs.asdict(QueueOptions()) | {"namespace": "", "task": ""} | changes
     columns = [*_OPTIONS, "namespace", "task"]
     row = await unit.fetchrow(
         f"insert into monarq.queues (name, kind, created_at, {', '.join(columns)}) "
         f"values ($1, $2, monarq.time($3), "
         + ", ".join(f"${number}" for number in range(4, 4 + len(columns)))
-        + f") returning {QUEUE_COLUMNS}",
+        + f") on conflict (name) do nothing returning {QUEUE_COLUMNS}",
         name,
         kind,
         unit.now(),
         *(values[column] for column in columns),
     )
+    if row is None:
+        return None
     queue = queue_from(row)
     await unit.fetch("select monarq.join_new_queue($1, $2)", unit.now(), queue.id)
     return queue
