@@ -28,7 +28,7 @@ from monarq.model import (
 from monarq.operations.groups import Seek
 from monarq.store import Store, open_store, paging
 from monarq.store.validation.calls import CHECKS
-from tests.store.calls import push
+from tests.store.calls import push, push_many
 from tests.store.conftest import KEY, STORE_NAMES, new_place
 from tests.store.scenarios import WORK
 from tests.store.test_validation import (
@@ -362,6 +362,55 @@ async def _wrong_answers(store: Store, clock: ManualClock) -> list[tuple[str, st
     found += await store.ack([structs.replace(later, lease_id=again.lease_id)])
     found += await store.renew([Renew(again.lease_id or "", 5)])
     return [(one.code, str(one)) for one in found]
+
+
+async def test_what_a_store_does_not_allow_is_refused_in_the_same_words(
+    stores: dict[str, Store],
+) -> None:
+    told = {name: await _not_allowed(store) for name, store in stores.items()}
+    assert len(set(map(str, told.values()))) == 1, told
+    assert all(code for code, _ in told["memory"])
+
+
+async def _not_allowed(store: Store) -> list[tuple[str, str]]:
+    sealed = {"encryptionEnabled": True}
+    await store.configure("sealed", options=sealed)
+    await store.configure("plain")
+    await store.configure("user", options={"deadQueue": "plain"})
+    await store.configure("full", options={"maxSize": 5})
+    await push_many(store, "full", 4)
+    [message] = (await store.list_messages("q")).rows
+    [item] = (await store.list_items("w")).rows
+    await store.pop([Pop(queue="q", group="g"), Pop(queue="w")])
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("new", {"deadQueue": "missing"}),
+        ("plain", {**sealed, "deadQueue": "missing"}),
+        ("new", {"deadQueue": "new"}),
+        ("new", {"deadQueue": "w"}),
+        ("new", {"deadQueue": "user"}),
+        ("new", {"deadQueue": "sealed"}),
+        ("plain", sealed),
+        ("plain", {"deadQueue": "q"}),
+    ]
+    calls = [
+        ("delete_message", (message.partition_id, message.transaction_id)),
+        ("delete_message", (item.partition_id, item.transaction_id)),
+        ("delete_queue", ("plain",)),
+    ]
+    found = [await outcome(store, "configure", {"queue": q, "options": o}) for q, o in changes]
+    for call, arguments in calls:
+        try:
+            await getattr(store, call)(*arguments)
+        except MonarqError as error:
+            found.append((error.code, str(error)))
+    for one in (
+        *await store.push([Push([PushItem("full", b"1")] * 3)]),
+        *await store.pop([Pop(queue="w", group="g")]),
+    ):
+        assert isinstance(one, MonarqError)
+        found.append((one.code, str(one)))
+    assert len(found) == len(changes) + len(calls) + 2, found
+    return found
 
 
 _BY_NAME = {"queue_settings"}

@@ -229,7 +229,10 @@ async def delete_message(tools: Tools, request: DeleteMessage) -> None:
     if problem == "not_found":
         raise _no_message(partition_id, transaction_id)
     if problem == "conflict":
-        raise ConflictError(f"message {message_id(partition_id, seq)} is leased: try again later")
+        if facts.kind is QueueKind.WORK:
+            number = message_id(partition_id, seq)
+            raise ConflictError(f"item {number} is leased: cancel it first")
+        raise ConflictError(f"message {transaction_id!r} is leased: ack it, or wait")
 
 
 async def find_message(

@@ -376,9 +376,7 @@ def _queue_id(want: Wanted) -> int:
 
 def _check_work_pop(request: Pop) -> None:
     if request.group != DEFAULT_GROUP:
-        raise InvalidRequestError(
-            f"{request.queue!r} is a work queue, which has no consumer groups"
-        )
+        raise InvalidRequestError(f"{request.queue!r} is a work queue, which has no groups")
     if request.partition not in (None, DEFAULT_PARTITION):
         raise InvalidRequestError(f"{request.queue!r} is a work queue, which has no partitions")
 

@@ -96,7 +96,8 @@ def _renew(session: Session, request: Renew) -> Renewed:
 def _check_may_work(session: Session, covered: fencing.Covered, commands: bool) -> None:
     if not commands and covered.items:
         queue = session.queue_by_id(covered.items[0].queue_id)
-        validation.check_may_work(queue.options.runs_commands, queue.name, commands)
+        if queue.options.runs_commands:
+            raise refused("forbidden")
 
 
 def refusals(requests: Sequence[Ack]) -> list[MonarqError | None]:

@@ -151,14 +151,15 @@ def _check_sealing(session: Session, name: str, options: QueueOptions) -> None:
     dead_queue = session.find_queue(options.dead_queue) if options.dead_queue else None
     if dead_queue and dead_queue.options.encryption_enabled and not options.encryption_enabled:
         raise InvalidRequestError(
-            f"deadQueue {dead_queue.name!r} is encrypted, so queue {name!r} must be too"
+            f"deadQueue {dead_queue.name!r} is encrypted, so {name!r} has to be: switch "
+            "encryptionEnabled on for it too"
         )
     if not options.encryption_enabled:
         return
     if (user := _user_of_dead_queue(session, name, "and not encryption_enabled")) is not None:
         raise InvalidRequestError(
             f"queue {name!r} is the deadQueue of {user!r}, which is not encrypted: "
-            "encrypt that one first"
+            "switch encryptionEnabled on there first"
         )
 
 
