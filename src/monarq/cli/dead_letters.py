@@ -130,8 +130,10 @@ def _choose(
     client: Any, letter: str | None, everything: bool, queue: str | None, group: str | None
 ) -> dict[str, Any]:
     """Return the fields that choose the dead letters."""
-    if (letter is None) != everything:
+    if letter is None and not everything:
         raise InvalidRequestError("name a dead letter, or say --all (with --queue for one queue)")
+    if letter is not None and everything:
+        raise InvalidRequestError("name a dead letter or say --all, not both")
     if letter is None:
         return {"queue": queue, "group": group, "all": queue is None and group is None}
     found = _find(client, letter, queue)

@@ -49,15 +49,16 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
 @calling
 def list_queues(
     caller: Caller,
-    namespace: NamespaceOption = None,
-    task: TaskOption = None,
+    namespace: Annotated[str | None, typer.Option(help="only with this namespace")] = None,
+    task: Annotated[str | None, typer.Option(help="only with this task")] = None,
     kind: Annotated[QueueKind | None, typer.Option(help="only of this kind")] = None,
+    search: Annotated[str | None, typer.Option(help="only with this in their name")] = None,
 ) -> None:
     """List queues, with what waits in them."""
     with caller.looking() as client:
         rows = [
             queue_row(queue)
-            for queue in all_queues(client, namespace=namespace, task=task)
+            for queue in all_queues(client, namespace=namespace, task=task, search=search)
             if kind in (None, queue.kind)
         ]
     caller.rows(
