@@ -290,11 +290,15 @@ async def _seek(broker: Broker) -> None:
     await broker.call(Seek(group="g", queue="q", to=SeekTo.START))
 
 
+async def _subscribe(broker: Broker) -> None:
+    await broker.subscribe("g", start=StartFrom.ALL, queue="q")
+
+
 async def _forget_group(broker: Broker) -> None:
     await broker.delete_group("g", queue="q")
 
 
-@pytest.mark.parametrize("change", [_seek, _forget_group])
+@pytest.mark.parametrize("change", [_seek, _subscribe, _forget_group])
 async def test_an_admin_call_that_makes_something_available_wakes(
     broker: Broker, change: Callable[[Broker], Awaitable[None]]
 ) -> None:

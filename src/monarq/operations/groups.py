@@ -341,3 +341,6 @@ class Subscribe(Operation[Subscribed], frozen=True, kw_only=True):
             raise InvalidRequestError("say where it begins with subscriptionTimestamp or start")
         if self.queue is not None and (self.namespace is not None or self.task is not None):
             raise InvalidRequestError("give a queue, or namespace and task, not both")
+
+    def wakes(self, result: Subscribed) -> Iterable[str | None]:
+        return result.queues
