@@ -213,7 +213,7 @@ class Parts:
             self.signals.tell_free = self._tell_free
 
     async def idle(self) -> None:
-        """Until nothing that was taken is left to do."""
+        """Wait until all calls in the inboxes are carried out."""
         while any(inbox.is_busy for inbox in self.inboxes().values()):
             for inbox in self.inboxes().values():
                 await inbox.idle()

@@ -47,7 +47,7 @@ def furthest_behind(view: View, queue: str) -> str | None:
 async def read_standings(
     store: Store, queue: str, group: str | None, *, most: int = MOST
 ) -> tuple[list[Standing], bool]:
-    """All of them, and whether there were more."""
+    """Return up to `most` partitions as a group sees them, and whether there are more."""
     rows: list[Standing] = []
     after = None
     while True:

@@ -1,4 +1,4 @@
-"""Looks at the store for all who watch, and only while somebody does.
+"""Reads the counters for all open pages of the dashboard, and only while a page is open.
 
 However many pages are open, the store is asked once; and however many queues it has, asking takes
 at most a small part of the time. Whoever asks gets what was seen last, if it is not old.
@@ -87,7 +87,7 @@ class Sampler:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """The store is looked at as long as somebody is in here."""
+        """Keep the sampler reading the store while this block runs."""
         self.watchers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._run())

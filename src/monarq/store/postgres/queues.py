@@ -221,7 +221,7 @@ def _no_queue(name: str) -> NotFoundError:
 
 
 async def get_queue_of(database: Database, name: str, kind: QueueKind) -> Queue:
-    """The queue, which has to be of this kind."""
+    """Return the queue; raise `ConflictError` if it is of the other kind."""
     queue = await get_queue(database, name)
     if queue.kind is not kind:
         raise wrong_kind(queue)

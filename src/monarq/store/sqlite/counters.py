@@ -84,7 +84,7 @@ class Counters:
             self.add(queue_id, **{STATE_COLUMNS[becomes]: count})
 
     def read(self, queue_id: int, group_id: int = QUEUE) -> dict[str, int]:
-        """As they are with what this transaction has added."""
+        """Return the counters, with what this transaction has added."""
         row = self._db.execute(_READ, (queue_id, group_id)).fetchone()
         values = dict(zip(COLUMNS, row or (0,) * len(COLUMNS), strict=True))
         for column, delta in self._deltas.get((queue_id, group_id), {}).items():

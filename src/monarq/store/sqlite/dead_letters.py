@@ -199,7 +199,7 @@ class _Redriving:
             self._put_back(letter, own)
 
     def finish(self) -> None:
-        """Write what is at hand, and keep it from the groups that it is not for."""
+        """Write the messages at hand, and hide them from the groups that did not fail on them."""
         self._appender.flush()
         if self._run is None:
             return
