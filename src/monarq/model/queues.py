@@ -28,6 +28,21 @@ class Queue(ConfiguredQueue, frozen=True, rename="camel", kw_only=True):
     """Counts the changes to this queue's settings; caches are checked against it."""
     created_at: int
 
+    def with_counts(self, partitions: int, counts: QueueCounts) -> QueueInfo:
+        """Return the queue with its counters."""
+        return QueueInfo(
+            id=LongNumberText(self.id),
+            name=self.name,
+            kind=self.kind,
+            namespace=self.namespace,
+            task=self.task,
+            paused=self.paused,
+            created_at=Micros(self.created_at),
+            partitions=partitions,
+            counts=counts,
+            options=self.options,
+        )
+
     def configured(self) -> ConfiguredQueue:
         """Return the settings alone."""
         names = ConfiguredQueue.__struct_fields__

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import structs
 
 from monarq.errors import ConflictError, EncryptionKeyError, InvalidRequestError, NotFoundError
-from monarq.ids import LongNumberText
 from monarq.model import (
     ConfiguredQueue,
     Page,
@@ -40,7 +39,6 @@ from monarq.store.validation import (
     check_partial_clear,
     wrong_kind,
 )
-from monarq.times import Micros
 
 _CONFIGURING = 0x6D6F6E61727122
 _OPTIONS = QueueOptions.__struct_fields__
@@ -261,16 +259,9 @@ def _info_from(row: Any) -> QueueInfo:
         states = {state: row[state] for state in ("scheduled", "ready", "leased", "done")}
         states |= {"dead": row["dead_items"], "cancelled": row["cancelled"]}
         stored = sum(states.values())
-    return QueueInfo(
-        id=LongNumberText(queue.id),
-        name=queue.name,
-        kind=queue.kind,
-        namespace=queue.namespace,
-        task=queue.task,
-        paused=queue.paused,
-        created_at=Micros(queue.created_at),
-        partitions=row["partitions"],
-        counts=QueueCounts(
+    return queue.with_counts(
+        row["partitions"],
+        QueueCounts(
             stored=stored,
             pending=row["pending"],
             pushed=row["pushed"],
@@ -280,7 +271,6 @@ def _info_from(row: Any) -> QueueInfo:
             dead_letters=row["dead_letters"],
             states=states,
         ),
-        options=queue.options,
     )
 
 

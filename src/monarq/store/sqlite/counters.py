@@ -8,9 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from monarq.ids import LongNumberText
 from monarq.model import Queue, QueueCounts, QueueInfo, QueueKind
-from monarq.times import Micros
 
 QUEUE = 0
 """The group id under which a queue's own counters are kept."""
@@ -101,16 +99,9 @@ class Counters:
     def describe(self, queue: Queue) -> QueueInfo:
         own = self.read(queue.id)
         is_work = queue.kind is QueueKind.WORK
-        return QueueInfo(
-            id=LongNumberText(queue.id),
-            name=queue.name,
-            kind=queue.kind,
-            namespace=queue.namespace,
-            task=queue.task,
-            paused=queue.paused,
-            created_at=Micros(queue.created_at),
-            partitions=own["partitions"],
-            counts=QueueCounts(
+        return queue.with_counts(
+            own["partitions"],
+            QueueCounts(
                 stored=own["pushed"] - own["removed"],
                 pending=self.pending(queue),
                 pushed=own["pushed"],
@@ -120,7 +111,6 @@ class Counters:
                 dead_letters=own["dead_letters"],
                 states={s: own[column] for s, column in STATE_COLUMNS.items()} if is_work else {},
             ),
-            options=queue.options,
         )
 
     def _positions(self, queue_id: int) -> list[int]:
